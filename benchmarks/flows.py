@@ -35,7 +35,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.server import serve
 from flows.server.deploy import POOL, ROOT, deploy
-from tuneline.core.processes import ending
+from tuneline.runtime.processes import ending
 
 SMALL = ["data.sample.rows=800", "tokenize.vocab_size=600", "train.epochs=1", "model.config.hidden_size=32"]
 SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64"]

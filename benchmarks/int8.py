@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tuneline.core.machine import threads
-from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.session import open_session, processor_saturates, session_options
 from tuneline.params.loading import load_params
+from tuneline.paths import TOKENIZED
 
 ROUNDS = 3
 METHODS = ("dynamic", "smoothed", "static")
@@ -38,7 +38,7 @@ def write_models(folder: Path, names: Sequence[str]) -> None:
     from stages.export.__main__ import load_for_tracing
     from stages.export.graph import save_model, to_onnx
     from stages.export.int8_search import QuantizationRows, quantized, to_int8
-    from tuneline.core.paths import CLASSIFIER
+    from tuneline.paths import CLASSIFIER
     from tuneline.tasks import read_task, trained_task
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -29,10 +29,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tuneline.core.paths import PARAMS, TOKENIZED
 from tuneline.core.tables import LABELS
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project.params_file import changed, write
+from tuneline.params.params_file import changed, write
+from tuneline.paths import PARAMS, TOKENIZED
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = {

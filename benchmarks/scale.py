@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from tuneline.project.params_file import changed
+from tuneline.params.params_file import changed
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = ("billing", "delivery", "login", "returns")

@@ -43,7 +43,7 @@ from flows.runs.processes import Programs
 from flows.runs.repository import Repository
 from tests.dvc_files import add_remote
 from tests.flows.conftest import make_toy, sh
-from tuneline.project import dvc, remote
+from tuneline.repository import dvc, remote
 from tuneline.settings import PromotionPolicy, Settings
 from tuneline.tasks import Classification
 

@@ -13,8 +13,8 @@ from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.states import Completed, Failed
 
-from tuneline.core.atomic_files import write_json
-from tuneline.core.terminal import visible
+from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.terminal import visible
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""

@@ -34,13 +34,13 @@ from flows.runs.commits import RUN_TRAILER
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.records import Record
-from tuneline.core.resumable import RESUMABLE
-from tuneline.project.dvc import cache_folder
-from tuneline.project.garbage import BUSY
-from tuneline.project.scored import scored_record
+from tuneline.paths import CHECKPOINTS
+from tuneline.predict.scored import scored_record
+from tuneline.repository.dvc import cache_folder
+from tuneline.repository.garbage import BUSY
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.resumable import RESUMABLE
 from tuneline.settings import Retention, Scoring, Settings, load_settings
 
 DAY = 86400.0
@@ -370,7 +370,10 @@ def _discard_all(cleaning: Cleaning, what: str, folders: Sequence[Path]) -> Remo
 _RUN_NAME = re.compile(r"(?P<run>.+-[0-9a-f]{8})(\.lock|\.json|\.json\.damaged)?")
 """Names of what a run has in the folder of states."""
 OUTS = ("data", "models", "reports")
-"""Folders with outs that a killed stage can leave for the next run of it (``tuneline/core/resumable.py``)."""
+"""Folders with outs that a killed stage can leave for the next run of it.
+
+``tuneline/runtime/resumable.py`` writes them.
+"""
 RESUMABLE_DAYS = 7
 """Days without a new file after which what a killed stage left is not waited for any more."""
 
@@ -519,7 +522,7 @@ def _newest(folder: Path) -> float:
 def _is_free(path: Path) -> bool:
     """Return True if no process holds the lock on a file or folder.
 
-    Runs lock a file of theirs, and writers what they have not completed (``core/atomic_files.py``).
+    Runs lock a file of theirs, and writers what they have not completed (``runtime/atomic_files.py``).
     """
     with suppress(OSError, BusyError), locked(path, wait=0, create=False):
         return True
@@ -595,7 +598,7 @@ def _collect(cleaning: Cleaning, removed: Collection[str], lock: int) -> Removed
         "remote": retention.remote,
     }
     programs = Programs(repository.root, "clean", locks=[lock])
-    command = [sys.executable, "-P", "-m", "tuneline.project.garbage", json.dumps(options)]
+    command = [sys.executable, "-P", "-m", "tuneline.repository.garbage", json.dumps(options)]
     lines = list(programs.run(command, "Collecting DVC's cache", lambda _line: None, keep=1000))
     result_line = lines.pop()
     for line in lines:

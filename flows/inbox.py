@@ -23,12 +23,12 @@ from typing import Any, Self
 
 import psutil
 
-from tuneline.core.atomic_files import replace_file
 from tuneline.core.hashes import file_hash
-from tuneline.core.terminal import visible
-from tuneline.project.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
+from tuneline.predict.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
 from tuneline.readers.files import not_a_file
 from tuneline.readers.formats import ENDINGS
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.terminal import visible
 
 LONGEST_NAME = 200
 """Bytes of a name in the outbox before its suffix.

@@ -41,20 +41,20 @@ from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
 from tuneline.analysis.text import Keys
 from tuneline.checkpoints.hub import hub_errors_explained
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.errors import ParamsError
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.paths import CHECKS, PARAMS, RAW, REFERENCE_PROFILE, SPLITS
 from tuneline.core.records import Record
 from tuneline.core.tables import SplitReader
+from tuneline.params import params_file
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
-from tuneline.project import params_file
-from tuneline.project.branches import ROWS_TRAILER
-from tuneline.project.dvc import require_remote
-from tuneline.project.registry import Version
-from tuneline.project.scored import TakenRecord, find_texts
+from tuneline.paths import CHECKS, PARAMS, RAW, REFERENCE_PROFILE, SPLITS
+from tuneline.predict.scored import TakenRecord, find_texts
 from tuneline.reports.checks import Checks
+from tuneline.repository.branches import ROWS_TRAILER
+from tuneline.repository.dvc import require_remote
+from tuneline.repository.registry import Version
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.locks import BusyError, locked
 from tuneline.settings import IngestSource, Name, Settings, load_settings
 
 ATTEMPTS = 5

@@ -42,16 +42,16 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import InputError
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.terminal import visible
-from tuneline.project.registry import Version
-from tuneline.project.repo import why_no_gate
-from tuneline.project.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord, input_to_score
+from tuneline.predict.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord, input_to_score
 from tuneline.readers.rows import Limits
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
+from tuneline.repository.git import why_no_gate
+from tuneline.repository.registry import Version
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import InputError
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.terminal import visible
 from tuneline.settings import DriftSettings, Scoring, Settings, load_settings
 
 RESCORE_WAIT = 3600.0

@@ -42,8 +42,8 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
 from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
-from tuneline.core.locks import BusyError, lock, unlock
-from tuneline.project.dvc import require_remote
+from tuneline.repository.dvc import require_remote
+from tuneline.runtime.locks import BusyError, lock, unlock
 from tuneline.settings import Ref, Settings, load_settings
 
 STAGE = "train"

@@ -42,14 +42,14 @@ from flows.promotion.changes import tell_of_changes
 from flows.promotion.registry import PATIENCE, Registry
 from flows.runs.commits import fetch_branch
 from flows.runs.repository import Repository
-from tuneline.core.atomic_files import write_json
-from tuneline.core.terminal import visible
-from tuneline.project.branches import BranchProblem, parted, rewritten
-from tuneline.project.drop_folder import labelled_files
-from tuneline.project.dvc import cache_folder, default_remote, remote_folder
-from tuneline.project.messages import ServerError, messages
-from tuneline.project.repo import why_no_gate, why_not_in_dvc_remote
-from tuneline.project.worktrees import GitError
+from tuneline.labels.drop_folder import labelled_files
+from tuneline.messages import ServerError, messages
+from tuneline.repository.branches import BranchProblem, parted, rewritten
+from tuneline.repository.dvc import cache_folder, default_remote, remote_folder
+from tuneline.repository.git import why_no_gate, why_not_in_dvc_remote
+from tuneline.repository.worktrees import GitError
+from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.terminal import visible
 from tuneline.settings import Alerts, Scoring, Settings, load_settings
 
 SERVER_PATIENCE = 60.0

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import tuneline as tuneline  # turns telemetry off, before a stage imports other libraries
-from tuneline.core.terminal import explain_exceptions
+from tuneline.runtime.terminal import explain_exceptions
 
 explain_exceptions()
 

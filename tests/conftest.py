@@ -61,7 +61,7 @@ SERVER = {
 LONG = (
     "pipeline/test_pipeline",
     "stages/train/several_modules/test_resume",
-    "tuneline/project/test_experiments",
+    "tuneline/experiments/test_in_progress",
     "tuneline/sweeps/test_running",
     "tuneline/tasks/several_modules/test_several_labels",
 )

@@ -113,9 +113,9 @@ def test_every_module_that_uses_subprocess_is_in_the_table():
 
 def test_scan_finds_each_way_to_name_a_process():
     source = """
-from tuneline.project import compose
+from tuneline.experiments import compose
 
-by_module = [sys.executable, "-P", "-m", "tuneline.project.latency", model]
+by_module = [sys.executable, "-P", "-m", "tuneline.results.latency", model]
 by_function = start_module("flows.server.worker", env=env)
 by_folder = run(root, "git", "status")
 by_script = [sys.executable, compose.__file__]
@@ -124,10 +124,10 @@ by_command = ["tuneline", "predict", rows]
 no_command = ["tuneline", *tags]
 """
     assert set(started_by(source, "flows/example.py")) == {
-        "tuneline.project.latency",
+        "tuneline.results.latency",
         "flows.server.worker",
         "git",
-        "tuneline/project/compose.py",
+        "tuneline/experiments/compose.py",
         "dvc",
         "tuneline",
     }

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
-from tuneline.core.errors import ParamsError
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import describe_error, require_mapping
 from tuneline.params.section import Positive, PositiveFloat, Rate, Section
 from tuneline.readers.files import ADDRESSES
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
+from tuneline.runtime.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from stages.download.sample import write_tickets
-from tuneline.core.paths import SPLITS
+from tuneline.paths import SPLITS
 
 TICKETS = 2_000
 """Rows of the generated tickets."""

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from flows.ingestion.known import NO_HASH, BatchColumns, DataLayout, RowHashes, RowStatus, known_rows
 from tuneline.analysis.corrections import row_keys
+from tuneline.labels.label_review import Suspect, write_review
 from tuneline.params.data import DataParams, FilesParams
-from tuneline.project.label_review import Suspect, write_review
 from tuneline.tasks import Task
 from tuneline.words.label_texts import staged_text
 

@@ -34,18 +34,18 @@ from flows.ingestion.known import (
     read_known,
 )
 from flows.ingestion.ledger import PLACES, Ingested, Ledger, Read
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.hashes import file_hash
 from tuneline.core.tables import ROW_GROUP, numpy_values, rebatch, write_batches
+from tuneline.labels.drop_folder import labelled_files
 from tuneline.params.data import DataParams, FilesParams
-from tuneline.project.drop_folder import labelled_files
 from tuneline.readers.files import shown, version_of
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import plain_text
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRows, RowProblem
 from tuneline.readers.tables import open_table
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.settings import IngestSource
 from tuneline.sniffing.files import fitting_input
 

@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from flows.runs.repository import Repository
 from tuneline.analysis.splitting import hashes, row_hashes
 from tuneline.analysis.text import Keys, mixed
-from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import SOURCE
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.data import DataParams, FilesParams, LabelSetsParams
-from tuneline.project.worktrees import GitError
+from tuneline.paths import SOURCE
 from tuneline.readers.files import is_url, shown
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import class_name
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, listed
 from tuneline.readers.tables import open_table
+from tuneline.repository.worktrees import GitError
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import TASKS, Classification, Task
 
 NO_HASH = np.uint64(0)

@@ -1,7 +1,7 @@
 """Commands about production: ``python -m flows.promotion`` with the name of a command."""
 
 # ruff: noqa: E402
-from tuneline.core.terminal import explain_exceptions
+from tuneline.runtime.terminal import explain_exceptions
 
 explain_exceptions()  # first: the imports below take a second
 
@@ -19,14 +19,14 @@ from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.locks import BusyError
-from tuneline.core.paths import REFERENCE_PROFILE
-from tuneline.core.terminal import say, visible
-from tuneline.project.dvc import NoRemoteError, require_remote
-from tuneline.project.registry import Version, names_of
-from tuneline.project.repo import ArtifactError
-from tuneline.project.worktrees import GitError
+from tuneline.paths import REFERENCE_PROFILE
+from tuneline.repository.dvc import NoRemoteError, require_remote
+from tuneline.repository.git import ArtifactError
+from tuneline.repository.registry import Version, names_of
+from tuneline.repository.worktrees import GitError
+from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.locks import BusyError
+from tuneline.runtime.terminal import say, visible
 from tuneline.settings import load_settings
 
 LOCK_WAIT = 60.0

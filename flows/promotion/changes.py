@@ -15,8 +15,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from flows.alerts import send
 from flows.promotion.registry import Registry
 from tuneline.core.records import Record
-from tuneline.project.registry import HOLD, RegistryTag, RegistryTags, Version
-from tuneline.project.repo import messages_of, tagger_of
+from tuneline.repository.git import messages_of, tagger_of
+from tuneline.repository.registry import HOLD, RegistryTag, RegistryTags, Version
 
 CHANGED = "tuneline.production.changed"
 

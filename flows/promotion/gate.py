@@ -18,20 +18,20 @@ from flows.promotion.registry import Registry
 from flows.runs.commits import read_metrics
 from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
-from tuneline.core.errors import DataError
-from tuneline.core.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
+from tuneline.comparison.paired import McNemar, PairedComparison
 from tuneline.core.tables import SplitReader, read_table
 from tuneline.core.yaml_files import read_yaml
 from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
+from tuneline.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
 from tuneline.predictions.files import Predictions, read_predictions
-from tuneline.project.dvc import read_lock
-from tuneline.project.paired import McNemar, PairedComparison
-from tuneline.project.registry import Version
-from tuneline.project.repo import ArtifactError, artifact_path, lock_at
 from tuneline.reports.checks import Checks
+from tuneline.repository.dvc import read_lock
+from tuneline.repository.git import ArtifactError, artifact_path, lock_at
+from tuneline.repository.registry import Version
+from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task
 
@@ -310,7 +310,7 @@ def _megabytes(model: Path) -> float | None:
 def _latency(pipeline: Pipeline, model: Path) -> float | None:
     """Return the 95th percentile of the latency of one row, in ms; ``None`` if it cannot be measured."""
     split = reported_split(pipeline.programs.cwd)
-    command = [sys.executable, "-P", "-m", "tuneline.project.latency", str(model), str(TOKENIZED), split]
+    command = [sys.executable, "-P", "-m", "tuneline.results.latency", str(model), str(TOKENIZED), split]
     try:
         printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
     except ProgramError as error:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from flows.promotion.registry import Registry
 from flows.runs.commits import RunResult
 from flows.runs.repository import Repository
-from tuneline.core.atomic_files import write_json
+from tuneline.runtime.atomic_files import write_json
 from tuneline.settings import PromotionPolicy
 
 REMEMBERED = 1000

@@ -27,10 +27,10 @@ from flows.runs.commits import Run, RunResult, commit_run, earlier_result
 from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository, UnreachableError
-from tuneline.project.dvc import read_lock
-from tuneline.project.registry import Version
-from tuneline.project.repo import artifact_path
-from tuneline.project.worktrees import GitError
+from tuneline.repository.dvc import read_lock
+from tuneline.repository.git import artifact_path
+from tuneline.repository.registry import Version
+from tuneline.repository.worktrees import GitError
 from tuneline.settings import PromotionPolicy, Settings
 
 PROMOTION_WAIT = 900.0

@@ -13,15 +13,15 @@ from pathlib import Path
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.repository import Repository
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.errors import DataError
-from tuneline.core.locks import locked
-from tuneline.core.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
-from tuneline.project.dvc import default_remote, folder_hash
-from tuneline.project.registry import Version, names_of
-from tuneline.project.repo import artifact_path, lock_at
+from tuneline.paths import CHECKS, REFERENCE_PROFILE
 from tuneline.reports.checks import Profile
+from tuneline.repository.dvc import default_remote, folder_hash
+from tuneline.repository.git import artifact_path, lock_at
+from tuneline.repository.registry import Version, names_of
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.locks import locked
 
 MODELS = Path("models")
 """Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
@@ -150,7 +150,7 @@ def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
             lost.append(line)
         pipeline.on_line(line)
 
-    command = [sys.executable, "-P", "-m", "tuneline.project.remote", "push"]
+    command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "push"]
     command += [version.commit for version in versions]
     pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
     return lost

@@ -1,6 +1,6 @@
 """The registry of one artifact in a clone and in ``origin``: what is in a stage, and promotions.
 
-A kill leaves a promotion undone or complete. ``tuneline/project/registry.py`` describes the tags;
+A kill leaves a promotion undone or complete. ``tuneline/repository/registry.py`` describes the tags;
 ``gto show`` and ``gto history`` print the same. ``origin`` decides what counts: a promotion is first pushed,
 all refs or none, and only then are its tags made here, in one transaction of git. A file marks the time
 between. If it is still there, an earlier promotion was interrupted, and fetching from ``origin`` completes or
@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flows.runs.repository import Repository, UnreachableError
-from tuneline.core.atomic_files import write_json
-from tuneline.core.locks import BusyError, locked
-from tuneline.project.registry import (
+from tuneline.repository.registry import (
     HOLD,
     TAG_FORMAT,
     RegistryTag,
@@ -30,7 +28,9 @@ from tuneline.project.registry import (
     deletion,
     version_key,
 )
-from tuneline.project.worktrees import GitError
+from tuneline.repository.worktrees import GitError
+from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.locks import BusyError, locked
 
 PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from flows.promotion.registry import Registry
 from flows.runs.commits import HEADLINE, NotFastForwardError, contains, fast_forward, fetch_branch
 from flows.runs.repository import Repository, UnreachableError
-from tuneline.core.paths import PARAMS
-from tuneline.project.registry import Version
-from tuneline.project.repo import metrics_at
-from tuneline.project.worktrees import GitError
+from tuneline.paths import PARAMS
+from tuneline.repository.git import metrics_at
+from tuneline.repository.registry import Version
+from tuneline.repository.worktrees import GitError
 from tuneline.settings import PromotionPolicy
 
 PROMOTION_TRAILER = "Tuneline-Promotion"

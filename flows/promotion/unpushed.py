@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from flows.runs.checkout import RunSpec
 from flows.runs.commits import Run, RunResult, earlier_result
 from flows.runs.repository import Repository
-from tuneline.core.atomic_files import write_json
+from tuneline.runtime.atomic_files import write_json
 
 SECONDS_PER_DAY = 86400
 

@@ -5,7 +5,7 @@ after a failure; old ones are pruned. The flow's process holds its lock as long 
 operating system releases it however the process ends. A checkout whose lock is free belongs to an abandoned
 run: one that failed, was cancelled or was killed.
 
-Experiments (``tuneline/project/experiments.py``) use the same isolated trees. What differs has a reason:
+Experiments (``tuneline/experiments/in_progress.py``) use the same isolated trees. What differs has a reason:
 nobody watches a scheduled run, so it waits for its earlier attempt, kills what that has left, and takes over
 the checkpoints of other runs. A person who starts an experiment twice is told at once that it runs.
 """
@@ -22,12 +22,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
-from tuneline.core.errors import ParamsError
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.terminal import visible
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project.worktrees import IsolatedTree
+from tuneline.paths import CHECKPOINTS
+from tuneline.repository.worktrees import IsolatedTree
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.terminal import visible
 from tuneline.settings import load_settings
 
 

@@ -21,10 +21,10 @@ import fsspec
 
 from flows.runs.checkout import SPEC, Checkout, RunSpec
 from flows.runs.repository import Repository
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.paths import CHECKPOINTS
-from tuneline.project.dvc import dvc_config, require_remote
+from tuneline.paths import CHECKPOINTS
 from tuneline.readers.files import redacted
+from tuneline.repository.dvc import dvc_config, require_remote
+from tuneline.runtime.atomic_files import replace_directory
 
 DVC = "dvc"
 """Value of the setting that stands for the default DVC remote."""

@@ -14,11 +14,11 @@ from flows.runs.checkout import Checkout
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.core.locks import locked
-from tuneline.core.paths import METRICS
 from tuneline.core.records import Metrics, Record
 from tuneline.metrics.table import METRIC_TABLE
-from tuneline.project.worktrees import GitError
+from tuneline.paths import METRICS
+from tuneline.repository.worktrees import GitError
+from tuneline.runtime.locks import locked
 
 RUN_TRAILER = "Prefect-Run"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)

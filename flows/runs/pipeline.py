@@ -21,12 +21,12 @@ from prefect.states import Completed
 
 from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
 from flows.runs.repository import Repository
-from tuneline.core.atomic_files import replace_directory, replace_file
-from tuneline.core.errors import PERMANENT, DataError
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project import compose
-from tuneline.project.dvc import cached_folder, cached_out, default_remote, is_intact
-from tuneline.project.repo import lock_at
+from tuneline.experiments import compose
+from tuneline.repository.dvc import cached_folder, cached_out, default_remote, is_intact
+from tuneline.repository.git import lock_at
+from tuneline.runtime.atomic_files import replace_directory, replace_file
+from tuneline.runtime.errors import PERMANENT, DataError
 from tuneline.settings import StagePolicy
 
 StageOutcome = Literal["ran", "skipped", "restored"]
@@ -72,7 +72,7 @@ class Pipeline:
         If Hydra is enabled in DVC's settings, it composes the file from ``conf/``.
 
         Raises:
-            OverridesError: An override is refused, by Hydra or by ``tuneline/project/compose.py``; the
+            OverridesError: An override is refused, by Hydra or by ``tuneline/experiments/compose.py``; the
                 message says why.
         """
         command = [sys.executable, "-P", compose.__file__, json.dumps(list(overrides))]
@@ -117,7 +117,7 @@ class Pipeline:
             return
 
         # Not `dvc get`, which takes a damaged copy of the remote for whole.
-        command = [sys.executable, "-P", "-m", "tuneline.project.remote", "get", commit, path, str(out)]
+        command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "get", commit, path, str(out)]
         try:
             self.programs.run(command, what, self.on_line)
         except ProgramError as error:
@@ -160,7 +160,7 @@ class Pipeline:
 
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``."""
-        command = [sys.executable, "-P", "-m", "tuneline.project.dvc", "graph"]
+        command = [sys.executable, "-P", "-m", "tuneline.repository.dvc", "graph"]
         # `keep` is more than there are stages: without it, only the last lines come back.
         printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
 
@@ -189,7 +189,7 @@ class Pipeline:
         # DVC would take a damaged copy for whole, or delete it in the remote. It says what is still missing.
         what = f"Fetching {', '.join(missing)} from the DVC remote"
         if default_remote(self.programs.cwd):
-            command = [sys.executable, "-P", "-m", "tuneline.project.remote", "fetch", *missing]
+            command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "fetch", *missing]
             self.programs.run(command, what, self.on_line)
         self.dvc("pull", *missing, what=what)
 
@@ -382,5 +382,5 @@ def push_artifacts(pipeline: Pipeline, *, weights: bool) -> None:
     else:
         verb = "push-result"
         what = "Pushing the result to the DVC remote"
-    command = [sys.executable, "-P", "-m", "tuneline.project.remote", verb]
+    command = [sys.executable, "-P", "-m", "tuneline.repository.remote", verb]
     pipeline.programs.run(command, what, pipeline.on_line)

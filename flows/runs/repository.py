@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tuneline.core.terminal import say
-from tuneline.project.worktrees import GitError, run_git
+from tuneline.repository.worktrees import GitError, run_git
+from tuneline.runtime.terminal import say
 from tuneline.settings import load_settings
 
 _TEMPORARY = re.compile(r"Internal Server Error|returned error: (408|429|5\d\d)")

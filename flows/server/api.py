@@ -42,8 +42,8 @@ from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.routing import APIRoute, Mount
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.terminal import visible
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.terminal import visible
 from tuneline.settings import load_settings
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.server.database import PrefectDBInterface
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 
 LOOK = 10.0
 """Seconds between two looks at the clock."""

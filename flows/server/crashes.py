@@ -20,7 +20,7 @@ from prefect.client.schemas import filters
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import AwaitingRetry, Crashed, Failed
 
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 
 FLOWS = ["train", "score", "ingest", "watch", "clean", "sweep"]
 """Names of the flows whose runs are started again after a crash."""

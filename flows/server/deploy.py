@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
-from tuneline.core.terminal import say, visible
-from tuneline.project.messages import ServerError, messages
+from tuneline.messages import ServerError, messages
+from tuneline.runtime.terminal import say, visible
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -28,10 +28,10 @@ from pydantic import ValidationError
 
 from flows.runs.repository import Repository
 from flows.server.recipient import AddressError, Recipient
-from tuneline.core.errors import ParamsError
-from tuneline.core.terminal import say, visible
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project.messages import RECIPIENT_BLOCK, SET, VARIABLE, MessageRecord
+from tuneline.messages import RECIPIENT_BLOCK, SET, VARIABLE, MessageRecord
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.terminal import say, visible
 
 ADDRESS = "TUNELINE_NOTIFY"
 """Environment variable with the address."""

@@ -18,7 +18,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from flows.server.asgi import ASGIApp, Message, Receive, Scope, Send
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 
 SECONDS = 1.0
 """Seconds that the answer to a wrong password takes."""

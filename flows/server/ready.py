@@ -17,7 +17,7 @@ from fastapi import status
 from fastapi.responses import JSONResponse
 from prefect.server.database.configurations import BaseDatabaseConfiguration
 
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 
 INTERVAL = 5.0
 """Seconds that an answer is used again: anybody may ask, without the password and as often as they like."""

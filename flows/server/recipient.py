@@ -22,7 +22,7 @@ from prefect.blocks.notifications import AppriseNotificationBlock
 from prefect.logging import LogEavesdropper
 from pydantic import SecretStr
 
-from tuneline.core.terminal import say, visible
+from tuneline.runtime.terminal import say, visible
 
 SECONDS = 15.0
 """Seconds that a receiver has to take a message."""

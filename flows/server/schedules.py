@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from prefect.server.database import PrefectDBInterface
 from prefect.server.models.deployments import schedule_runs
 
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 
 LOOK = 60.0
 """Seconds between two looks: Prefect's scheduler makes runs once a minute."""

@@ -24,10 +24,10 @@ from typing import Any
 from flows import bypass_proxy
 from flows.server.deploy import ROOT, deploy
 from flows.server.worker import worker_settings
-from tuneline.core import processes
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.processes import ending
-from tuneline.core.terminal import say
+from tuneline.runtime import processes
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.processes import ending
+from tuneline.runtime.terminal import say
 
 SERVER = "flows.server"
 """Module that serves."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from flows.server.asgi import ASGIApp, Message, Receive, Scope, Send
 from flows.server.passwords import TOO_MANY, WrongPasswords, address_of
-from tuneline.core.terminal import say, visible
+from tuneline.runtime.terminal import say, visible
 
 SECONDS_TO_AUTHENTICATE = 5.0
 """Seconds that a new socket has for its password."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from tuneline.core.errors import PERMANENT
-from tuneline.core.terminal import say, visible
-from tuneline.project.messages import SET
+from tuneline.messages import SET
+from tuneline.runtime.errors import PERMANENT
+from tuneline.runtime.terminal import say, visible
 
 SECONDS_TO_LOOK = 10.0
 """Seconds to look for damage; what is not seen until then counts as intact."""

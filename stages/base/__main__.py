@@ -25,18 +25,18 @@ from tuneline.checkpoints.pretrained import (
     check_model_type,
     find_pretrained,
 )
-from tuneline.core.atomic_files import replace_directory
 from tuneline.core.base_source import BaseSource, PretrainedSource
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.hashes import file_hash
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.core.stage import run_stage
-from tuneline.core.terminal import say
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
+from tuneline.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.terminal import say
 
 WRAPPERS = ("_orig_mod.", "module.")
 """Prefixes of the weights of a model that was saved inside ``torch.compile``'s or DDP's wrapper."""

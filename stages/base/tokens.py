@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Encoding, Tokenizer
 
-from tuneline.core.errors import ParamsError
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.model.tokenizer_errors import is_tokenizer_error
+from tuneline.runtime.errors import ParamsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

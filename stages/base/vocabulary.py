@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tuneline.checkpoints.pretrained import Pretrained
-from tuneline.core.errors import ParamsError
 from tuneline.model.tokenizer import load_tokenizer
+from tuneline.runtime.errors import ParamsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import Predict, majority_model, tfidf_model
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader, check_text_columns, rebatch
-from tuneline.core.terminal import phase, progress
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.predictions.files import write_baselines
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.terminal import phase, progress
 from tuneline.tasks import read_task
 from tuneline.tasks.task import Labels
 

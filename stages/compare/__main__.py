@@ -16,14 +16,10 @@ from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compar
 from stages.compare.publication import publish_passed, select_published, way_on
 from stages.compare.saturation import exported_saturation
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.errors import GateError
 from tuneline.core.hashes import file_hash
-from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
 from tuneline.core.records import Metrics
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
-from tuneline.core.terminal import say
 from tuneline.metrics.judging import averaging
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flips, ModelComparison, Saturation
@@ -31,7 +27,11 @@ from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import CompareParams, Params
 from tuneline.params.loading import load_params
+from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
 from tuneline.predictions.files import read_logits
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.errors import GateError
+from tuneline.runtime.terminal import say
 
 ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""

@@ -4,11 +4,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from stages.compare.tolerance import ToleranceJudgement
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.paths import CANDIDATES, COMPARISON, ONNX
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord
 from tuneline.params import CompareParams
+from tuneline.paths import CANDIDATES, COMPARISON, ONNX
+from tuneline.runtime.atomic_files import replace_directory
 
 
 def select_published(

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tuneline.core.paths import CANDIDATES
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.records import ExportRecord, Saturation
 from tuneline.onnx.session import run_outputs
+from tuneline.paths import CANDIDATES
 
 LARGEST_SUM = 32_767
 LARGEST_ACTIVATION = 255

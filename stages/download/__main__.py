@@ -39,20 +39,20 @@ from stages.download.source import (
     stage_split,
 )
 from tuneline.analysis.corrections import Corrections
-from tuneline.core.atomic_files import publish_directory, replace_directory, working_directory
-from tuneline.core.errors import DataError
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
 from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import GROUP_COLUMN, LABELS, shard_file, write_numbers
-from tuneline.core.terminal import progress, say
 from tuneline.params import Params
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
+from tuneline.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
 from tuneline.readers.labelled import LabelledColumns
 from tuneline.readers.rows import BadRowPolicy, listed
+from tuneline.runtime.atomic_files import publish_directory, replace_directory, working_directory
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import progress, say
 from tuneline.tasks import TASKS
 
 WORK = "work"

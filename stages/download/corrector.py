@@ -16,7 +16,7 @@ from tuneline.analysis.corrections import KEY, LATER, Corrections, dropped_file,
 from tuneline.core.hashes import file_hash
 from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.tables import LABELS, UNLABELLED
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 from tuneline.tasks import Task
 
 Ids = NDArray[np.int64]

@@ -17,14 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.source import SourceFile, SourceSplit, source_splits
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
 from tuneline.core.hashes import file_hash
-from tuneline.core.paths import FETCHED, SOURCE
 from tuneline.core.raw_source import RemoteSource
 from tuneline.core.tables import split_files
-from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
+from tuneline.paths import FETCHED, SOURCE
 from tuneline.readers.files import (
     RemoteFile,
     file_system,
@@ -39,6 +36,9 @@ from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import BadRows, listed
 from tuneline.readers.tables import open_table
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import progress
 
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?!\d)")
 Day = datetime.date

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from stages.download.source import SourceFile, SourceSplit
-from tuneline.core.errors import DataError, UnreadableError
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, listed, nearest
 from tuneline.readers.tables import ValueBatch
+from tuneline.runtime.errors import DataError, UnreadableError
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PIN = (

@@ -9,10 +9,10 @@ import pyarrow as pa
 from stages.download.row_selection import RowSelection
 from stages.download.source import StagedSplit
 from stages.download.unlabelled import unlabelled_column
-from tuneline.core.errors import DataError
 from tuneline.params.data import DataParams
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import TASKS, Task
 
 MANY = 1_000

@@ -19,7 +19,6 @@ from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
 from tuneline.analysis.splitting import row_hashes
 from tuneline.analysis.text import Keys
-from tuneline.core.errors import DataError
 from tuneline.core.tables import (
     LABELS,
     ROW_GROUP,
@@ -29,9 +28,10 @@ from tuneline.core.tables import (
     rebatch,
     write_batches,
 )
-from tuneline.core.terminal import Progress, progress
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
 from tuneline.readers.rows import listed
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import Progress, progress
 from tuneline.tasks import Task
 
 GROUP_KEY = "\0group"

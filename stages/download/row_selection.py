@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from stages.download.source import GROUP, SourceSlice, StagedSplit
 from tuneline.analysis.strata import strata
-from tuneline.core.paths import SPLITS
 from tuneline.params import Params
 from tuneline.params.data import SplitParams
+from tuneline.paths import SPLITS
 from tuneline.readers.labelled import LABEL
 from tuneline.tasks import unnamed_task
 

@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages.download.unlabelled import has_labels
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
 from tuneline.core.tables import ROW_GROUP, rebatch, write_batches
-from tuneline.core.terminal import progress
 from tuneline.params.data import DataParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import progress
 
 GROUP = "other_0"
 """Column of a source's batches with ``data.split.by`` or ``by_time``, where one is read."""

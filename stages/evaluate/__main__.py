@@ -25,25 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.errors import DataError, GateError
-from tuneline.core.paths import (
-    BASELINES,
-    CLASSIFIER,
-    FAILING_ROWS,
-    METRICS,
-    PLOTS,
-    PREDICTIONS,
-    RAW,
-    REPORTS,
-    TOKENIZED,
-    split_file,
-)
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
-from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.evaluation import (
     EvaluatedPredictions,
     evaluate_predictions,
@@ -57,7 +42,22 @@ from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.paths import (
+    BASELINES,
+    CLASSIFIER,
+    FAILING_ROWS,
+    METRICS,
+    PLOTS,
+    PREDICTIONS,
+    RAW,
+    REPORTS,
+    TOKENIZED,
+    split_file,
+)
 from tuneline.predictions.files import PredictedLogits, clusters_of_split, read_baselines, write_predictions
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.errors import DataError, GateError
+from tuneline.runtime.terminal import phase, progress
 from tuneline.tasks import trained_task
 from tuneline.tasks.task import Logits
 

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.tables import SplitReader
-from tuneline.core.terminal import progress
 from tuneline.core.yaml_files import read_yaml
 from tuneline.evaluation.records import BehaviourResult, FailedCase, TestedTexts
 from tuneline.metrics.stats import share_interval
 from tuneline.params.loading import describe_problem
 from tuneline.params.section import Rate, Section
+from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.terminal import progress
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import load_tokenizer
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 

@@ -20,15 +20,12 @@ import onnx
 
 from stages.export.graph import clean_graph, input_names, quiet, save_model, to_onnx
 from stages.export.int8_search import QuantizationRows, to_int8
-from tuneline.core.atomic_files import replace_directory
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import file_hash, split_hash
-from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
 from tuneline.core.provenance import StageProvenance, provenance_file, stage_provenance
 from tuneline.core.raw_source import RawSource
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import SplitReader, input_columns
-from tuneline.core.terminal import progress
 from tuneline.core.tokenizer_files import (
     FAST_TOKENIZER_FILES,
     LONG_TEXT_JSON,
@@ -40,6 +37,9 @@ from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
 from tuneline.onnx.usage import EXPORT_RECORD, FORMAT, ModelRecord, TokenizerRecord
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.terminal import progress
 from tuneline.tasks import Task, read_task, trained_task
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tuneline.core.atomic_files import temporary_directory
-from tuneline.core.errors import StageError
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier
+from tuneline.runtime.atomic_files import temporary_directory
+from tuneline.runtime.errors import StageError
 
 if TYPE_CHECKING:
     import torch

@@ -17,9 +17,9 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 from stages.export.graph import LINEAR_OPERATORS, clean_graph, input_names, quiet, save_model
-from tuneline.core.atomic_files import temporary_directory
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import open_session, session_options
+from tuneline.runtime.atomic_files import temporary_directory
 
 QUANTIZED_OPERATORS = [*LINEAR_OPERATORS, "Gather"]
 """Operators whose weights are quantized: linear layers and embeddings.

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from stages.export.fp32_layers import layer_errors, linear_layers, with_fp32_layers
 from stages.export.graph import save_model
 from stages.export.int8 import smooth, to_dynamic_int8, to_static_int8
-from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.tables import SplitReader
-from tuneline.core.terminal import progress, say
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.agreement import agreement
 from tuneline.onnx.session import SAFE_WEIGHT_BITS, OnnxClassifier, logits_of
 from tuneline.params import Params
 from tuneline.params.evaluate import Int8Params
+from tuneline.runtime.atomic_files import temporary_directory
+from tuneline.runtime.terminal import progress, say
 from tuneline.tasks import Task
 
 BATCH = 16

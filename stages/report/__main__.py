@@ -10,10 +10,10 @@ missing in a new clone, so DVC runs this stage there although ``dvc.lock`` fits,
 
 from pathlib import Path
 
-from tuneline.core.atomic_files import write_json
-from tuneline.core.paths import REPORTS
 from tuneline.core.stage import run_stage
+from tuneline.paths import REPORTS
 from tuneline.results.page import CARD, PAGE, read_latency, read_report, write_report
+from tuneline.runtime.atomic_files import write_json
 
 REPORT = REPORTS / "report.json"
 

@@ -27,17 +27,13 @@ from stages.tokenize.tokenizer import (
     tokenize_shard,
     train_wordpiece,
 )
-from tuneline.core.atomic_files import replace_directory, write_json
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import content_key
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
 from tuneline.core.provenance import stage_provenance
 from tuneline.core.records import Metrics
-from tuneline.core.resumable import resumable_directory
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
-from tuneline.core.terminal import say
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.engines import map_tasks
 from tuneline.model.architectures import has_token_type_ids, read_base, token_limit
@@ -46,6 +42,10 @@ from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer, save_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.paths import BASE_RECORD, BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
+from tuneline.runtime.atomic_files import replace_directory, write_json
+from tuneline.runtime.resumable import resumable_directory
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tuneline.core.atomic_files import replace_file, write_json
-from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
-from tuneline.core.terminal import progress
 from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
 from tuneline.model.long_text import LongText
+from tuneline.runtime.atomic_files import replace_file, write_json
+from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.terminal import progress
 from tuneline.tasks import read_task
 
 if TYPE_CHECKING:

@@ -46,11 +46,8 @@ from stages.train.loop import train_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
-from tuneline.core.atomic_files import replace_directory, write_json
-from tuneline.core.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
-from tuneline.core.terminal import say
 from tuneline.core.training_devices import TrainingSegment
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
@@ -58,7 +55,10 @@ from tuneline.model.frozen_classifier import TrainedModel
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
+from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
 from tuneline.predictions.files import clusters_of_split, write_predictions
+from tuneline.runtime.atomic_files import replace_directory, write_json
+from tuneline.runtime.terminal import say
 from tuneline.tasks import DECISIONS, Task
 from tuneline.tasks.task import Logits
 

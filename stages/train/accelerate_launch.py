@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from stages.train.launch import CRASHED, INTERRUPTED, STOPPING, end_with_launcher
 from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
-from tuneline.core.disk_errors import explain_disk_errors
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import (
     AUTO,
     DeviceChoice,
@@ -34,10 +32,12 @@ from tuneline.core.launch import (
     read_launch,
 )
 from tuneline.core.machine import computes_bf16, cpu_is_forced, threads
-from tuneline.core.processes import PARENT, terminate_descendants
-from tuneline.core.terminal import say
 from tuneline.params import Params
 from tuneline.params.loading import load_params
+from tuneline.runtime.disk_errors import explain_disk_errors
+from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.processes import PARENT, terminate_descendants
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

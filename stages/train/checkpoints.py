@@ -24,14 +24,14 @@ from stages.train.data import model_input_files
 from stages.train.devices import several_machines, sharding
 from stages.train.launch import describe_resume
 from stages.train.progress import TrainingProgress
-from tuneline.core.atomic_files import replace_directory
-from tuneline.core.errors import DiskError, StageError
 from tuneline.core.hashes import file_hash
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.pipeline_code import stage_code
-from tuneline.core.terminal import say
 from tuneline.params import Params
+from tuneline.paths import CHECKPOINTS
+from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.errors import DiskError, StageError
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.terminal import say
 
 MARKER = "complete.json"
 

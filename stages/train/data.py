@@ -17,8 +17,6 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from stages.train.heads import check_class_params
-from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.metrics.judging import task_metrics
@@ -29,6 +27,8 @@ from tuneline.model.tokenized_splits import MappedSplit, TokenizedSplit
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
+from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Task
 
 Rows = NDArray[np.int64]

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from stages.train.cpu.bf16 import mkl_gemm
 from stages.train.cpu.linear import onednn_is_faster
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.hashes import file_hash
 from tuneline.core.launch import launch_file, needs_gpu, read_launch
-from tuneline.core.paths import REPORTS
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
 from tuneline.params import Params
+from tuneline.paths import REPORTS
+from tuneline.runtime.errors import ParamsError, StageError
 
 LIVE = REPORTS / "live"
 _LAUNCH_SETTINGS = ("FSDP_", "ACCELERATE_DEEPSPEED_", "ACCELERATE_GRADIENT_", "MEGATRON_LM_")

@@ -20,13 +20,13 @@ from stages.train.devices import describe_devices
 from stages.train.model import build_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
-from tuneline.core.terminal import phase, progress, say
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.batches import compute_by_length
 from tuneline.model.encoding import pair_separators
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
+from tuneline.runtime.terminal import phase, progress, say
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.task import Labels, Logits

@@ -18,9 +18,9 @@ from torch.distributed import DistError
 
 from stages.train.devices import several_machines
 from stages.train.launch import INTERRUPTED, resume_hint
-from tuneline.core.errors import StageError
-from tuneline.core.paths import REPORTS
-from tuneline.core.terminal import say
+from tuneline.paths import REPORTS
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say
 
 NOTE = REPORTS / "interrupted" / "train.json"
 """File that exists from an interruption until the resumed run ends.

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from tuneline.core.errors import PERMANENT
-from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.processes import PARENT, end_with_parent
-from tuneline.core.terminal import say
+from tuneline.paths import CHECKPOINTS
+from tuneline.runtime.errors import PERMANENT
+from tuneline.runtime.processes import PARENT, end_with_parent
+from tuneline.runtime.terminal import say
 
 INTERRUPTED = os.EX_TEMPFAIL
 """Exit code of an interrupted run that can be resumed: 75."""

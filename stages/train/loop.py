@@ -37,13 +37,13 @@ from stages.train.state import (
     set_up,
     training_result,
 )
-from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import TOKENIZED
 from tuneline.core.tables import SplitReader
-from tuneline.core.terminal import say
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
+from tuneline.paths import TOKENIZED
 from tuneline.predictions.files import clusters_of_split, write_predictions
+from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.terminal import say
 from tuneline.tasks.task import Logits
 
 T = TypeVar("T")

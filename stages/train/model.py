@@ -26,12 +26,12 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
 from stages.train.heads import matches_head, problem_type
-from tuneline.core.errors import ParamsError
-from tuneline.core.paths import BASE_MODEL
-from tuneline.core.terminal import say
 from tuneline.model.architectures import architecture_of
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
+from tuneline.paths import BASE_MODEL
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.terminal import say
 from tuneline.tasks import Task
 
 _PART = 1_000_000

@@ -15,7 +15,6 @@ from transformers import SchedulerType, get_scheduler
 
 from stages.train.decisions import cross_fitted, decided
 from stages.train.losses import balanced_weights, model_outputs, row_losses, total_weight, weighted
-from tuneline.core.errors import ParamsError
 from tuneline.metrics.example_labels import example_labels
 from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores
@@ -25,6 +24,7 @@ from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.params.train import ThresholdParams
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Labels, Logits
 

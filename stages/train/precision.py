@@ -12,8 +12,8 @@ from typing import Any
 
 from stages.train.data import model_input_files
 from tuneline.core.launch import DeviceChoice, MixedPrecision
-from tuneline.core.paths import CHECKPOINTS
 from tuneline.params import Params
+from tuneline.paths import CHECKPOINTS
 
 LEAST_SPEED = 1.1
 """bf16 is chosen if its steps are at least so many times as fast as those in float32."""

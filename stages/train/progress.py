@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from stages.train.data import BatchLoader, Rows, split_into_micro_batches
 from stages.train.devices import LIVE
-from tuneline.core.terminal import visible
 from tuneline.core.training_devices import TrainingSegment
+from tuneline.runtime.terminal import visible
 
 _JSON_KEYS = {"evaluations_without_improvement": "stale"}
 """Attributes whose key in ``progress.json`` differs, because the format of checkpoints stays stable."""

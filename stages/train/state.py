@@ -40,13 +40,13 @@ from stages.train.optimization import (
     total_steps,
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
-from tuneline.core.atomic_files import write_json
-from tuneline.core.errors import DataError
 from tuneline.core.hashes import content_key
-from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.training_devices import TrainingSegment
 from tuneline.metrics.example_labels import example_labels
 from tuneline.params import Params, RunParams, TrainParams
+from tuneline.paths import CHECKPOINTS
+from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from stages.validate.expectations import check_tables, write_row_files
-from tuneline.core.atomic_files import replace_directory, working_directory
-from tuneline.core.errors import GateError
 from tuneline.core.launch import check_launch
-from tuneline.core.paths import (
+from tuneline.core.records import Metrics
+from tuneline.core.stage import run_stage
+from tuneline.core.tables import CLUSTER, SplitReader, write_numbers
+from tuneline.params.loading import load_params
+from tuneline.paths import (
     BASE,
     CHECKS,
     CLUSTERS,
@@ -30,12 +32,10 @@ from tuneline.core.paths import (
     SPLITS,
     TOKENIZED,
 )
-from tuneline.core.records import Metrics
-from tuneline.core.stage import run_stage
-from tuneline.core.tables import CLUSTER, SplitReader, write_numbers
-from tuneline.core.terminal import progress, say
-from tuneline.params.loading import load_params
 from tuneline.reports.checks import Profile
+from tuneline.runtime.atomic_files import replace_directory, working_directory
+from tuneline.runtime.errors import GateError
+from tuneline.runtime.terminal import progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.atomic_files import replace_file
 from tuneline.core.tables import SplitReader, rebatch
+from tuneline.runtime.atomic_files import replace_file
 
 BATCH_ROWS = 65_536
 RowNumbers = NDArray[np.int64]

@@ -39,11 +39,11 @@ from stages.validate.copies import NUMBERED_THROUGH
 from stages.validate.raw import RawSplit
 from stages.validate.tables import DerivedData
 from tuneline.core.hashes import split_hash
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
-from tuneline.core.terminal import phase
 from tuneline.params.validate import Rule
+from tuneline.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Checks, Profile, Status, Violation
+from tuneline.runtime.terminal import phase
 
 MAX_ROWS = 5
 """Violating rows in the report, for each expectation."""

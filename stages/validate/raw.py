@@ -26,9 +26,9 @@ from tuneline.analysis.text import (
     words,
 )
 from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, read_table, write_table
-from tuneline.core.terminal import phase
 from tuneline.engines import map_tasks
 from tuneline.params import RunParams
+from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.task import Labels
 

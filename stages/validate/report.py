@@ -19,7 +19,7 @@ from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader
 from stages.validate.checks import percent
 from stages.validate.expectations import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
-from tuneline.core.paths import SPLITS
+from tuneline.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile
 from tuneline.reports.page import draw_histograms, style, template_environment
 

@@ -33,8 +33,6 @@ from tuneline.analysis.drift import (
 )
 from tuneline.analysis.label_bins import bin_values, histograms, label_figures, largest_share
 from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
-from tuneline.core.errors import DataError
-from tuneline.core.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.core.tables import (
     GROUP_COLUMN,
     LABELS,
@@ -44,11 +42,13 @@ from tuneline.core.tables import (
     read_numbers,
     tokenized_schema,
 )
-from tuneline.core.terminal import phase
 from tuneline.engines import engine
 from tuneline.params import Params, TokenizeParams
 from tuneline.params.validate import DriftRule
+from tuneline.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.reports.checks import Profile, SplitProfile, Words
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import phase
 from tuneline.tasks import TASKS, Task, read_task
 
 WORDS = 500

@@ -29,10 +29,10 @@ from stages.validate.columns import (
 from tuneline.analysis.ragged_array import RaggedArray
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
-from tuneline.core.terminal import phase
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
 from tuneline.params import Params, RunParams, TokenizeParams
+from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 
 CONTINUATION = "##"

@@ -11,11 +11,11 @@ import numpy as np
 from stages.validate.checks import percent
 from stages.validate.tokenized import evenly_spaced, load_plain_tokenizer
 from tuneline.core.base_source import BaseSource
-from tuneline.core.paths import BASE_RECORD, BASE_TOKENIZER
 from tuneline.core.tables import SplitReader
 from tuneline.model.text_lengths import Reading, TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit
 from tuneline.params import Params
+from tuneline.paths import BASE_RECORD, BASE_TOKENIZER
 
 MEASURED_ROWS = 2_000
 """Rows of a split whose texts are tokenized again at most."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from tests.dvc_files import ARTIFACT, add_model
-from tuneline.project.registry import Version
+from tuneline.repository.registry import Version
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -90,8 +90,8 @@ def remove(path: Path) -> None:
 def test_full_disk_is_recognized_in_the_error_of_each_library(tmp_path, library):
     code = f"""
 from pathlib import Path
-from tuneline.core.errors import DiskError
-from tuneline.core.atomic_files import replace_directory
+from tuneline.runtime.errors import DiskError
+from tuneline.runtime.atomic_files import replace_directory
 try:
     with replace_directory(Path("out")) as folder:
         path = folder / "file"
@@ -109,7 +109,7 @@ def test_disk_that_is_full_is_named_while_a_file_of_another_is_written(tmp_path)
     (tmp_path / "full").mkdir()
     code = """
 from pathlib import Path
-from tuneline.core.atomic_files import replace_file
+from tuneline.runtime.atomic_files import replace_file
 with replace_file(Path("outer")), replace_file(Path("full/inner")) as path:
     path.write_bytes(bytes(200_000))
 """

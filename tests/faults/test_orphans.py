@@ -13,12 +13,12 @@ from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
-from tuneline.core.processes import PARENT
+from tuneline.runtime.processes import PARENT
 
 CHILD = """
 import os, time
 from stages.train import launch
-from tuneline.core import processes
+from tuneline.runtime import processes
 parent = os.getppid()
 {change}
 launch.end_with_launcher()

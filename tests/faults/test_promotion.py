@@ -15,7 +15,7 @@ from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.concurrency import at_once
 from tests.faults.kills import killed, some_of
 from tests.faults.networks import git_host
-from tuneline.project.worktrees import GitError
+from tuneline.repository.worktrees import GitError
 
 AWAY = "/nowhere/origin.git"
 

@@ -35,9 +35,9 @@ from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills, some_of
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
-from tuneline.core.locks import locked
-from tuneline.project.scored import METADATA, scored_record
+from tuneline.predict.scored import METADATA, scored_record
 from tuneline.reports.checks import Profile
+from tuneline.runtime.locks import locked
 from tuneline.settings import Scoring
 
 

@@ -15,7 +15,7 @@ from dvc.config import Config
 from flows.runs.processes import Programs
 from tests.conftest import ROOT
 from tests.faults.disks import NAMESPACE
-from tuneline.core.paths import SITE_CACHE
+from tuneline.paths import SITE_CACHE
 
 
 class Attack:

@@ -59,7 +59,7 @@ import sys
 from pathlib import Path
 from tuneline.readers.inputs import InputColumns, open_rows
 from tuneline.readers.tables import Input
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 from tuneline.readers.parquet import PARQUET
 def peak():  # of this process alone: resource.getrusage may return that of the one that started it
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) >> 10

@@ -29,7 +29,7 @@ from prefect.states import Cancelling
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import serve
 from flows.server.deploy import POOL
-from tuneline.core.processes import ending
+from tuneline.runtime.processes import ending
 
 LOGIN = "tests:t0p-s3cret"
 

@@ -19,8 +19,8 @@ from tests.flows.clean.conftest import Past
 from tests.flows.clean.test_cache import age_cache, is_cached
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
-from tuneline.core.locks import locked
-from tuneline.project.repo import lock_at
+from tuneline.repository.git import lock_at
+from tuneline.runtime.locks import locked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SETTINGS = (

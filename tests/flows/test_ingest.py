@@ -21,7 +21,7 @@ from tests.dvc_files import add_remote, init_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
 from tests.params import change_params, write_params
-from tuneline.core.locks import locked
+from tuneline.runtime.locks import locked
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 

@@ -16,8 +16,8 @@ from tests.faults.clocks import date_file
 from tests.faults.concurrency import at_once
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import events, until
-from tuneline.core.locks import locked
-from tuneline.project.scored import METADATA
+from tuneline.predict.scored import METADATA
+from tuneline.runtime.locks import locked
 
 pytestmark = pytest.mark.timeout(600)
 

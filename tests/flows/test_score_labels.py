@@ -10,7 +10,7 @@ from flows.score import score
 from tests.flows.conftest import UNLIKE, tickets
 from tests.params import write_params
 from tuneline.cli import app
-from tuneline.project.scored import find_texts
+from tuneline.predict.scored import find_texts
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -22,7 +22,7 @@ from tests.dvc_files import add_remote, configure_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
 from tests.flows.web import PASSWORD, USER, web_folder
-from tuneline.project.repo import lock_at
+from tuneline.repository.git import lock_at
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -318,7 +318,7 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
     )
 
 
-@pytest.mark.slow  # five runs; tests/tuneline/project/test_dvc.py has what is refused
+@pytest.mark.slow  # five runs; tests/tuneline/repository/test_dvc.py has what is refused
 @pytest.mark.promise("missing-remote")
 def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, served, toy, stored, tmp_path):
     assert "v0.1.0 in production" in run(push=True).state.message

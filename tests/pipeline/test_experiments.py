@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.project import GIT_IDENTITY, SMALL, Project
-from tuneline.project.experiments import EXPERIMENT_STATE
-from tuneline.project.saved_experiments import SavedExperiment, find_experiment, saved_experiments
+from tuneline.experiments.in_progress import EXPERIMENT_STATE
+from tuneline.experiments.saved import SavedExperiment, find_experiment, saved_experiments
 
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.slow,
-]  # tests/tuneline/project/test_experiments.py has a pipeline of two stages
+]  # tests/tuneline/experiments/test_in_progress.py has a pipeline of two stages
 
 
 @pytest.fixture(scope="module")

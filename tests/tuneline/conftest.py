@@ -1,8 +1,13 @@
-"""Projects after a run of the pipeline."""
+"""Projects after a run of the pipeline, and a repository of two quick stages."""
+
+import shutil
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import made_once
 from tests.tuneline.finished_project import FinishedProject
+from tests.tuneline.two_stages import make_repository
 
 
 @pytest.fixture
@@ -12,3 +17,16 @@ def project(tmp_path, monkeypatch) -> FinishedProject:
     project.commit()
     monkeypatch.chdir(tmp_path)
     return project
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory, homes) -> Path:
+    """A repository of two stages, which each test copies."""
+    return made_once(tmp_path_factory, "experiments", make_repository)
+
+
+@pytest.fixture
+def repository(template, tmp_path) -> Path:
+    """A copy of it."""
+    shutil.copytree(template, tmp_path / "repo", symlinks=True)
+    return tmp_path / "repo"

@@ -14,13 +14,13 @@ from tests.params import write_params
 from tests.project import GIT_IDENTITY
 from tuneline.core.tables import raw_schema, write_table
 from tuneline.core.yaml_files import read_yaml
+from tuneline.experiments.in_progress import opened
+from tuneline.experiments.overrides import params_with
+from tuneline.experiments.saved import SavedExperiment
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.predictions.files import write_predictions
-from tuneline.project.experiments import opened
-from tuneline.project.overrides import params_with
-from tuneline.project.saved_experiments import SavedExperiment
-from tuneline.project.worktrees import run_git
+from tuneline.repository.worktrees import run_git
 from tuneline.tasks import Classification
 
 SCHEMA = Classification(("same", "different"))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tuneline.cli.predict.writing import OutputColumns, ParquetWriter
 from tuneline.core.hashes import file_hash
-from tuneline.project.scored import METADATA, ScoredRecord
+from tuneline.predict.scored import METADATA, ScoredRecord
 from tuneline.readers.inputs import Row
 from tuneline.tasks import task_with_names
 

@@ -5,7 +5,7 @@ import pytest
 
 from flows.runs.processes import for_stages
 from stages.train.launch import child_command
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.settings import Retention, Settings, load_settings
 
 

@@ -17,10 +17,10 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
-from tuneline.core.locks import locked
-from tuneline.core.paths import CORRECTIONS, SPLITS
+from tuneline.paths import CORRECTIONS, SPLITS
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.locks import locked
 
 KEY = "key"
 ALL = "all"

@@ -31,8 +31,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.analysis.text import Keys, normalized, unordered_row_keys
-from tuneline.core.paths import SPLITS
 from tuneline.params.data import SplitParams
+from tuneline.paths import SPLITS
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 UNDIVIDED = -1

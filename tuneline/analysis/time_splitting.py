@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION
 from tuneline.analysis.times import Microseconds, read_times
-from tuneline.core.errors import DataError
 from tuneline.params.data import SplitParams
+from tuneline.runtime.errors import DataError
 
 
 def split_by_time(

@@ -15,15 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.analysis.sampling import read_sample
-from tuneline.core.errors import StageError
 from tuneline.core.tables import LABELS, SplitReader
-from tuneline.core.terminal import phase
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.model.encoding import Encoder
 from tuneline.model.long_text import Answer, LongText
 from tuneline.model.pair_features import cosine, pair_features
 from tuneline.model.tokenizer import load_tokenizer
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task, read_task
 
 if TYPE_CHECKING:

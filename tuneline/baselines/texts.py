@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tuneline.analysis.label_bins import bin_values
 from tuneline.analysis.sampling import MAX_TEXT, UNSPACED, read_sample, stratified_folds
 from tuneline.core.tables import LABELS, SplitReader
-from tuneline.core.terminal import phase
 from tuneline.linear.estimators import (
     constant_prediction,
     is_constant,
@@ -26,6 +25,7 @@ from tuneline.linear.estimators import (
     sparse_linear_model,
 )
 from tuneline.linear.fitting import fit_linear_model
+from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.task import Labels
 

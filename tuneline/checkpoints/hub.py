@@ -7,7 +7,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from tuneline.core.errors import ParamsError, StageError
+from tuneline.runtime.errors import ParamsError, StageError
 
 _OFFLINE = (
     "Without network, set the revision to a commit that was fetched before, or copy the model to"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
-from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.paths import BASE_SOURCE
 from tuneline.core.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
+from tuneline.paths import BASE_SOURCE
+from tuneline.runtime.errors import ParamsError, StageError
 
 CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
 PROGRESS_FROM = 10 * 2**20

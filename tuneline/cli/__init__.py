@@ -7,7 +7,7 @@ without a traceback.
 """
 
 # ruff: noqa: E402
-from tuneline.core.terminal import discard_unread_output, explain_exceptions, say
+from tuneline.runtime.terminal import discard_unread_output, explain_exceptions, say
 
 explain_exceptions()  # first: the imports below take a second, in which a person may press Ctrl-C
 
@@ -37,8 +37,8 @@ from tuneline.cli import (
     upgrade,
     versions,
 )
-from tuneline.core.disk_errors import explain_disk_errors
-from tuneline.core.errors import StageError
+from tuneline.runtime.disk_errors import explain_disk_errors
+from tuneline.runtime.errors import StageError
 
 
 class Commands(TyperGroup):

@@ -27,21 +27,17 @@ from rich.text import Text
 import tuneline
 from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import DataError, ParamsError, StageError
-from tuneline.core.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
-from tuneline.core.terminal import visible
-from tuneline.core.wording import first_of
+from tuneline.messages import ServerError, messages
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
 from tuneline.params.model import is_folder
-from tuneline.project import git_hook
-from tuneline.project.branches import parted, rewritten
-from tuneline.project.dvc_locks import DVC_LOCK, RWLOCK, processes_with, stage_processes
-from tuneline.project.messages import ServerError, messages
-from tuneline.project.programs import dvc_error
-from tuneline.project.registry import Version, deletion
-from tuneline.project.repo import (
+from tuneline.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PARAMS, SOURCE
+from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
+from tuneline.repository import git_hook
+from tuneline.repository.branches import parted, rewritten
+from tuneline.repository.dvc_locks import DVC_LOCK, RWLOCK, processes_with, stage_processes
+from tuneline.repository.git import (
     COMMIT,
     REMOTE_TIMEOUT,
     ForeignRepositoryError,
@@ -55,8 +51,12 @@ from tuneline.project.repo import (
     why_not_in_cache,
     why_not_in_dvc_remote,
 )
-from tuneline.project.source_versions import other_versions
-from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
+from tuneline.repository.programs import dvc_error
+from tuneline.repository.registry import Version, deletion
+from tuneline.repository.source_versions import other_versions
+from tuneline.runtime.errors import DataError, ParamsError, StageError
+from tuneline.runtime.terminal import visible
+from tuneline.runtime.wording import first_of
 from tuneline.settings import load_settings
 
 if TYPE_CHECKING:
@@ -374,13 +374,13 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
     elif not git_hook.is_installed(root):
         yield warning(
             "in this clone, git pull and git switch bring no data",
-            "python -m tuneline.project.git_hook   has git bring it, too",
+            "python -m tuneline.repository.git_hook   has git bring it, too",
         )
 
 
 def check_branch(root: Path) -> Iterator[DoctorResult]:
     """Check the branch that flow ``ingest`` commits to, and that no labelled file waits for it."""
-    from tuneline.project.drop_folder import labelled_files
+    from tuneline.labels.drop_folder import labelled_files
 
     try:
         ingest = load_settings(root).ingest
@@ -669,7 +669,7 @@ def check_cache(root: Path) -> Iterator[DoctorResult]:
 
     DVC itself takes them for what they were.
     """
-    from tuneline.project.dvc import cached_objects, is_intact, read_lock
+    from tuneline.repository.dvc import cached_objects, is_intact, read_lock
 
     objects = {stored: path for path, stored in cached_objects(root, read_lock(root))}
     damaged = [stored for stored in objects if not is_intact(stored)]
@@ -699,7 +699,7 @@ def check_site_cache(root: Path) -> DoctorResult:
     return warning(
         f"other users of this machine can write to DVC's site cache in {folder}, and run code as you when you"
         " run DVC",
-        "make setup   (without make: python -m tuneline.project.site_cache)",
+        "make setup   (without make: python -m tuneline.repository.site_cache)",
     )
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.paths import PARAMS, PIPELINE
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params import Params
 from tuneline.params.loading import default_values, matches_key, suggestion
+from tuneline.paths import PARAMS, PIPELINE
+from tuneline.runtime.errors import ParamsError
 from tuneline.settings import Settings, read_settings
 
 if TYPE_CHECKING:

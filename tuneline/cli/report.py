@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tuneline.core.paths import PARAMS
-from tuneline.core.terminal import say
+from tuneline.paths import PARAMS
+from tuneline.runtime.terminal import say
 
 Against = Annotated[
     str | None,
@@ -27,10 +27,10 @@ Measured = Annotated[
 
 def command(against: Against = None, latency: Measured = True) -> None:
     """Write reports/index.html, a page about the model's quality and provenance, and the model card."""
-    from tuneline.core.errors import StageError
     from tuneline.params.loading import load_params
-    from tuneline.project.dvc import read_lock
+    from tuneline.repository.dvc import read_lock
     from tuneline.results.page import measure_latencies, read_latency, read_report, write_report
+    from tuneline.runtime.errors import StageError
 
     root = Path()
     if not (root / "dvc.yaml").exists():
@@ -56,9 +56,9 @@ def command(against: Against = None, latency: Measured = True) -> None:
 
 def reference_commit(root: Path, against: str) -> str:
     """Return the commit that ``--against`` names; a ``StageError`` if git knows none of that name."""
-    from tuneline.core.errors import StageError
-    from tuneline.project.repo import metrics_at
-    from tuneline.project.saved_experiments import resolve_revision
+    from tuneline.experiments.saved import resolve_revision
+    from tuneline.repository.git import metrics_at
+    from tuneline.runtime.errors import StageError
 
     commit = resolve_revision(root, against)
     if not commit:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneline.core.errors import StageError
-from tuneline.core.paths import CHECKPOINTS, PARAMS
-from tuneline.core.terminal import say
-from tuneline.core.wording import first_of
 from tuneline.params.loading import known_keys
+from tuneline.paths import CHECKPOINTS, PARAMS
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say
+from tuneline.runtime.wording import first_of
 
 if TYPE_CHECKING:
-    from tuneline.project.dvc import Lock
-    from tuneline.project.experiments import Experiment
-    from tuneline.project.saved_experiments import SavedExperiment
+    from tuneline.experiments.in_progress import Experiment
+    from tuneline.experiments.saved import SavedExperiment
+    from tuneline.repository.dvc import Lock
 
 LONGEST = 60
 """Characters of a name that is made from the values."""
@@ -43,11 +43,11 @@ def command(overrides: Overrides = None, name: Name = None, test: Test = False) 
     """Train with other values beside the working tree, score validation, and keep an experiment."""
     from ruamel.yaml import YAML
 
-    from tuneline.project.experiments import opened, require_versioned
-    from tuneline.project.overrides import params_with, parse_overrides
-    from tuneline.project.repo import require_own_repository
-    from tuneline.project.saved_experiments import TRAIN_STAGE
-    from tuneline.project.source_versions import require_present
+    from tuneline.experiments.in_progress import opened, require_versioned
+    from tuneline.experiments.overrides import params_with, parse_overrides
+    from tuneline.experiments.saved import TRAIN_STAGE
+    from tuneline.repository.git import require_own_repository
+    from tuneline.repository.source_versions import require_present
 
     root = Path.cwd()
     overrides = overrides or []
@@ -89,7 +89,7 @@ def default_name(overrides: Sequence[str]) -> str:
     It is ``base`` if nothing differs. The section of a parameter is in it where others have a parameter of
     the same name.
     """
-    from tuneline.project.saved_experiments import BASE_EXPERIMENT
+    from tuneline.experiments.saved import BASE_EXPERIMENT
 
     if not overrides:
         return BASE_EXPERIMENT
@@ -112,8 +112,8 @@ def default_name(overrides: Sequence[str]) -> str:
 
 def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
     """Refuse the name of an experiment on the same commit that has other parameters."""
-    from tuneline.project.repo import git
-    from tuneline.project.saved_experiments import saved_experiments
+    from tuneline.experiments.saved import saved_experiments
+    from tuneline.repository.git import git
 
     for experiment in saved_experiments(root, git(root, "rev-parse", "HEAD")):
         if experiment.name == name and experiment.params != params:
@@ -123,7 +123,7 @@ def check_same(root: Path, name: str, params: Mapping[str, Any]) -> None:
 
 def announce_experiment(experiment: "Experiment") -> None:
     """Say where the experiment runs, and which uncommitted changes it has."""
-    from tuneline.project.repo import git
+    from tuneline.repository.git import git
 
     changed = git(experiment.root, "diff", "--name-only", experiment.base, experiment.inputs).splitlines()
     uncommitted = []
@@ -156,8 +156,8 @@ def how_to_go_on(experiment: "Experiment", overrides: Sequence[str], *, test: bo
 
 def experiment_summary(root: Path, saved: "SavedExperiment") -> str:
     """Return the last line: score with interval, difference from the base, and what to do next."""
-    from tuneline.project.saved_experiments import BASE_EXPERIMENT
-    from tuneline.project.validation import compare_scores, validation_score
+    from tuneline.experiments.saved import BASE_EXPERIMENT
+    from tuneline.experiments.validation import compare_scores, validation_score
 
     score = validation_score(saved.metrics(), saved.params)
     if score is None:
@@ -176,8 +176,8 @@ def experiment_summary(root: Path, saved: "SavedExperiment") -> str:
 
 def base_lock(root: Path, saved: "SavedExperiment") -> "Lock":
     """Return ``dvc.lock`` of the experiment named base, else of the commit itself."""
-    from tuneline.project.repo import lock_at
-    from tuneline.project.saved_experiments import BASE_EXPERIMENT, saved_experiments
+    from tuneline.experiments.saved import BASE_EXPERIMENT, saved_experiments
+    from tuneline.repository.git import lock_at
 
     for experiment in saved_experiments(root, saved.base):
         if experiment.name == BASE_EXPERIMENT:

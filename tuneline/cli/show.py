@@ -14,8 +14,6 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import StageError
-from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
@@ -23,8 +21,9 @@ from tuneline.evaluation.table import ALL_METRICS
 from tuneline.onnx.records import ComparisonRecord, ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.loading import load_params
-from tuneline.project.dvc import Lock, changed_by_machine, read_lock
-from tuneline.project.repo import (
+from tuneline.paths import BASE_RECORD, ONNX, PARAMS
+from tuneline.repository.dvc import Lock, changed_by_machine, read_lock
+from tuneline.repository.git import (
     CLASSIFIER_PATH,
     COMMIT,
     EVALUATED,
@@ -36,16 +35,17 @@ from tuneline.project.repo import (
     registries,
     why_no_gate,
 )
-from tuneline.project.source_versions import set_back
+from tuneline.repository.source_versions import set_back
 from tuneline.results.exported import is_stale
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.next_steps import next_steps
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
+from tuneline.runtime.errors import StageError
 from tuneline.words.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
 
 if TYPE_CHECKING:
-    from tuneline.project.revision_comparison import RevisionComparison
+    from tuneline.comparison.revisions import RevisionComparison
 
 
 def _baseline_titles() -> dict[str, str]:
@@ -112,7 +112,7 @@ def command(folder: Folder = None, against: Against = None) -> None:
             f"{EVALUATED} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`."
         )
     if against is not None:
-        from tuneline.project.revision_comparison import compare_with
+        from tuneline.comparison.revisions import compare_with
 
         comparison = compare_with(Path(), against)
         console.print(comparison_table(comparison, against))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tuneline.core.errors import StageError
-from tuneline.core.terminal import say, visible
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,10 +64,10 @@ def sweep(ctx: typer.Context) -> None:
 def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
     """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
     from tuneline.cli.console import Console
-    from tuneline.core.paths import PARAMS
     from tuneline.core.yaml_files import read_yaml
-    from tuneline.project.experiments import require_versioned
-    from tuneline.project.source_versions import require_present
+    from tuneline.experiments.in_progress import require_versioned
+    from tuneline.paths import PARAMS
+    from tuneline.repository.source_versions import require_present
     from tuneline.sweeps.ranking import verdict, winner
     from tuneline.sweeps.running import run_sweep
 

@@ -16,12 +16,12 @@ from typing import Annotated, Any
 import typer
 from ruamel.yaml.comments import CommentedMap
 
-from tuneline.core.errors import StageError
-from tuneline.core.paths import PARAMS
-from tuneline.core.terminal import say
 from tuneline.params.loading import default_values, load_params, missing_keys
-from tuneline.project.params_file import Changes, dump_commented, get_value, inline, load_commented, write
-from tuneline.project.repo import git
+from tuneline.params.params_file import Changes, dump_commented, get_value, inline, load_commented, write
+from tuneline.paths import PARAMS
+from tuneline.repository.git import git
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say
 
 BASE, TASKS = Path("conf/base.yaml"), Path("conf/task")
 OF_THE_USER = (PARAMS.as_posix(), "dvc.lock", "conf", "metrics")

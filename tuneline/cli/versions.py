@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tuneline.core.terminal import say, visible
-from tuneline.project.registry import RegistryTags, Version, deletion
-from tuneline.project.repo import registries, tagger_of
+from tuneline.repository.git import registries, tagger_of
+from tuneline.repository.registry import RegistryTags, Version, deletion
+from tuneline.runtime.terminal import say, visible
 
 SHOWN = 10
 """Number of versions that are shown without ``--all``."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tuneline.core.errors import ParamsError
 from tuneline.core.machine import computes_bf16, cpu_is_forced, why_no_accelerator
 from tuneline.core.yaml_files import read_yaml
+from tuneline.runtime.errors import ParamsError
 
 LAUNCH = Path("conf/accelerate")
 AUTO = "auto"

@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuneline.core.errors import StageError
 from tuneline.core.hashes import file_hash
 from tuneline.core.yaml_files import read_yaml
+from tuneline.runtime.errors import StageError
 
 ROOT = Path(__file__).parents[2]
 """Root of the project that this code is part of."""

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.errors import StageError
-from tuneline.core.paths import PARAMS, PROVENANCE
 from tuneline.core.pipeline_code import CODE, ROOT, code_hash
 from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import OMITTED, Record
 from tuneline.core.training_devices import DevicesUsed
 from tuneline.core.yaml_files import read_yaml
+from tuneline.paths import PARAMS, PROVENANCE
+from tuneline.runtime.errors import StageError
 
 
 class StageProvenance(Record):

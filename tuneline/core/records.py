@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
-from tuneline.core.atomic_files import write_json
-from tuneline.core.errors import DataError
+from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.errors import DataError
 
 DIGITS = 6
 """Digits after the decimal point of a ``Number``."""

@@ -12,15 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from tuneline.core.disk_errors import explain_disk_errors
-from tuneline.core.errors import StageError
 from tuneline.core.outs_key import outs_key
-from tuneline.core.paths import TIMING
 from tuneline.core.provenance import provenance_file, stage_provenance
 from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import Timing
-from tuneline.core.terminal import say
 from tuneline.core.training_devices import DevicesUsed
+from tuneline.paths import TIMING
+from tuneline.runtime.disk_errors import explain_disk_errors
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
 

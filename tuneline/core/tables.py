@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import split_file
+from tuneline.paths import split_file
+from tuneline.runtime.errors import DataError, StageError
 
 LABELS = "labels"
 WINDOW_LENGTHS = "window_lengths"

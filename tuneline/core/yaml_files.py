@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 
 
 def read_yaml(path: Path) -> Any:

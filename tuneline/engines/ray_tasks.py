@@ -28,10 +28,10 @@ from typing import Any, TypeVar
 import psutil
 import pyarrow as pa
 
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.machine import available_cores, threads
 from tuneline.core.pipeline_code import CODE, ROOT, code_hash
-from tuneline.core.terminal import phase, progress, say
+from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.terminal import phase, progress, say
 
 T = TypeVar("T")
 R = TypeVar("R")

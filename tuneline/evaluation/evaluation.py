@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.terminal import phase
 from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Slices
@@ -34,6 +33,7 @@ from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
 from tuneline.params import EvaluateParams
 from tuneline.predictions.files import PredictedLogits
+from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.task import Labels
 

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.disk_errors import full_disk
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.tables import ROW_GROUP
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
@@ -37,6 +35,8 @@ from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, primary_metric, project_metric
 from tuneline.params import EvaluateParams
+from tuneline.runtime.disk_errors import full_disk
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task
 
 # No telemetry when a metric is loaded: evaluate reads the variable when it is imported.

@@ -17,17 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tuneline import paths
 from tuneline.analysis.corrections import row_keys
 from tuneline.analysis.text import normalized, same_text_keys, words
 from tuneline.baselines.texts import majority_model
-from tuneline.core import paths
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.hashes import content_key, file_hash, split_hash
-from tuneline.core.locks import BusyError, locked
-from tuneline.core.paths import RAW, SPLITS, TOKENIZED
 from tuneline.core.pipeline_code import ROOT
-from tuneline.core.processes import PARENT, ending, start
 from tuneline.core.provenance import stage_provenance
 from tuneline.core.records import Metrics, Timing
 from tuneline.core.stage import require
@@ -38,14 +33,19 @@ from tuneline.core.tables import (
     check_text_columns,
     write_table,
 )
-from tuneline.core.terminal import progress, say
 from tuneline.labels.confident_learning import likely_errors, likely_set_errors
+from tuneline.labels.label_review import Suspect
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.params import DataParams, Params
+from tuneline.params.params_file import Changes, changed
+from tuneline.paths import RAW, SPLITS, TOKENIZED
 from tuneline.predictions.files import read_logits, write_baselines
-from tuneline.project.label_review import Suspect
-from tuneline.project.params_file import Changes, changed
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.processes import PARENT, ending, start
+from tuneline.runtime.terminal import progress, say
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.multilabel import HALF
 from tuneline.words.label_texts import exact_text, label_text

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.paths import PIPELINE, PROJECT
 from tuneline.core.yaml_files import read_yaml
 from tuneline.metrics.example_labels import example_labels
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
+from tuneline.paths import PIPELINE, PROJECT
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Task
 
 OPTIONS_OF = {"train.loss": " or a value in train.loss_options"}

@@ -5,9 +5,9 @@ from functools import singledispatch
 
 import numpy as np
 
-from tuneline.core.errors import ParamsError
 from tuneline.metrics.scores import compute_metric, prediction_metrics
 from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.task import Labels, Logits
 

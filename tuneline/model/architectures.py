@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuneline.core.base_source import BaseSource, PretrainedSource
-from tuneline.core.errors import StageError
-from tuneline.core.paths import BASE, BASE_RECORD
 from tuneline.params import Params
+from tuneline.paths import BASE, BASE_RECORD
+from tuneline.runtime.errors import StageError
 
 
 @dataclass(frozen=True)

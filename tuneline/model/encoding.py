@@ -12,12 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
 from tuneline.model.batches import row_offsets
 from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
 from tuneline.model.readable_text import ReadableText
 from tuneline.model.tokenizer_errors import is_tokenizer_error
+from tuneline.runtime.errors import DataError
 
 ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer.

@@ -22,9 +22,9 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from tuneline.core.errors import ParamsError
 from tuneline.model.encoding import pair_separators
 from tuneline.model.pair_features import pair_features, pair_width
+from tuneline.runtime.errors import ParamsError
 
 HEAD = "head.safetensors"
 """File with ``weight`` and ``bias`` of the linear model, beside the encoder in ``model.safetensors``."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from tuneline.core.errors import DataError
 from tuneline.core.records import OMITTED, Record
 from tuneline.core.tokenizer_files import LONG_TEXT_JSON
+from tuneline.runtime.errors import DataError
 
 if TYPE_CHECKING:
     from tokenizers import Encoding

@@ -15,9 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.atomic_files import replace_file
 from tuneline.core.hashes import content_key, file_hash
-from tuneline.core.locks import locked
 from tuneline.core.tables import (
     ANSWER,
     LABELS,
@@ -26,9 +24,11 @@ from tuneline.core.tables import (
     input_columns,
     numpy_values,
 )
-from tuneline.core.terminal import progress
 from tuneline.model.batches import RowWindows, TokenizedRows, joined_ranges, row_offsets
 from tuneline.model.long_text import Answer
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.locks import locked
+from tuneline.runtime.terminal import progress
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.task import Labels
 

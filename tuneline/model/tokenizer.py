@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.terminal import say
 from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.model.architectures import token_limit
 from tuneline.model.tokenizer_conversion import convert, converted_class
 from tuneline.model.tokenizer_settings import TokenizerSettings, find_class
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast

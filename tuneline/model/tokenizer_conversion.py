@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from tuneline.core.errors import ParamsError
 from tuneline.core.tokenizer_files import ADDED_TOKENS, SENTENCEPIECE_FILES, TOKENIZER_CONFIG, VOCAB_TXT
 from tuneline.model.tokenizer_settings import TokenizerSettings, class_defaults, find_class, read_object
+from tuneline.runtime.errors import ParamsError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from tuneline.core.errors import StageError
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_by_length
 from tuneline.onnx.usage import exported_file
+from tuneline.runtime.errors import StageError
 
 if TYPE_CHECKING:
     import onnx

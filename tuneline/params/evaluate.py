@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuneline.core.paths import PROJECT
 from tuneline.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
+from tuneline.paths import PROJECT
 
 _LIBRARY_METRIC = re.compile(r"[a-z0-9_]+(:[\w-]+)?", re.ASCII)
 Split = Literal["train", "validation", "test"]

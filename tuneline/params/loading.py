@@ -12,12 +12,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.paths import PARAMS, PIPELINE
-from tuneline.core.terminal import say
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params import Params
 from tuneline.params.section import check_functions
+from tuneline.paths import PARAMS, PIPELINE
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.terminal import say
 
 
 def load_params(path: Path = PARAMS) -> Params:

@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 
-from tuneline.core.paths import BASE_SOURCE
 from tuneline.params.section import Section
+from tuneline.paths import BASE_SOURCE
 
 STRUCTURE = frozenset(
     {

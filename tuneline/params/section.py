@@ -9,8 +9,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.paths import PROJECT
+from tuneline.paths import PROJECT
+from tuneline.runtime.errors import ParamsError
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]

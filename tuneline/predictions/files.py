@@ -15,9 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
-from tuneline.core.paths import CLUSTERS, split_file
 from tuneline.core.tables import (
     CLUSTER,
     ROW_GROUP,
@@ -27,6 +24,9 @@ from tuneline.core.tables import (
     with_features,
     write_batches,
 )
+from tuneline.paths import CLUSTERS, split_file
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Task, read_task
 from tuneline.tasks.task import Labels, Logits
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tuneline.core.errors import DataError
 from tuneline.readers.rows import RowProblem, listed
 from tuneline.readers.tables import FileTable, Format, Input, Layout, open_lines
 from tuneline.readers.text import TextLines
+from tuneline.runtime.errors import DataError
 
 if TYPE_CHECKING:
     from _csv import Reader

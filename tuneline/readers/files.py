@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import unquote
 
-from tuneline.core.errors import DataError, StageError, UnreadableError
-from tuneline.core.paths import SOURCE
+from tuneline.paths import SOURCE
+from tuneline.runtime.errors import DataError, StageError, UnreadableError
 
 _KINDS = {
     stat.S_IFDIR: "a folder",

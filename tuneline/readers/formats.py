@@ -5,7 +5,6 @@ A new format is a module with a ``Format`` and a ``Table``, and an entry in ``FO
 
 from pathlib import Path
 
-from tuneline.core.errors import DataError
 from tuneline.params.data import FilesParams
 from tuneline.readers.delimited import CSV, TSV
 from tuneline.readers.files import DataFile
@@ -13,6 +12,7 @@ from tuneline.readers.jsonl import JSONL
 from tuneline.readers.parquet import PARQUET
 from tuneline.readers.rows import PARAMETERS, Limits
 from tuneline.readers.tables import Format, Input
+from tuneline.runtime.errors import DataError
 
 FORMATS: dict[str, Format] = {each.name: each for each in (CSV, TSV, JSONL, PARQUET)}
 """The formats by name."""

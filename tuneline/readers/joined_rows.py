@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tuneline.core.disk_errors import cannot_write
+from tuneline.runtime.disk_errors import cannot_write
 
 DIGEST = 16
 """Bytes of the hash of a text: so many that no two texts have the same."""

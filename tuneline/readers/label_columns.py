@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tuneline.core.errors import DataError
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.label_values import (
@@ -20,6 +19,7 @@ from tuneline.readers.label_values import (
 )
 from tuneline.readers.rows import json_type
 from tuneline.readers.tables import ValueBatch
+from tuneline.runtime.errors import DataError
 
 JSON_LABELS = ("text", "true or false", "a number")
 """Types of JSON values that a label may have."""

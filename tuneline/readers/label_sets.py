@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.core.errors import DataError, ParamsError
 from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
@@ -32,6 +31,7 @@ from tuneline.readers.label_values import ValueProblemError, class_name, declare
 from tuneline.readers.parquet import is_list
 from tuneline.readers.rows import json_type, text_problem
 from tuneline.readers.tables import ValueBatch
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
 
 NAME_SETS = pa.list_(pa.string())

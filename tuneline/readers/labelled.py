@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.core.errors import DataError
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.joined_rows import join_rows
@@ -19,6 +18,7 @@ from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
 from tuneline.readers.label_values import group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
 from tuneline.readers.tables import FileTable, ValueBatch
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Task
 
 LABEL = "label"

@@ -18,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tuneline.core.disk_errors import cannot_write
-from tuneline.core.errors import DataError, UnreadableError
 from tuneline.core.tables import FEATURES, ROW_GROUP
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.rows import (
@@ -34,6 +32,8 @@ from tuneline.readers.rows import (
 )
 from tuneline.readers.tables import FileTable, Format, Input, Layout, ValueBatch
 from tuneline.readers.text import CHUNK, is_gzip, open_bytes, read_errors_explained
+from tuneline.runtime.disk_errors import cannot_write
+from tuneline.runtime.errors import DataError, UnreadableError
 
 BUFFER = 1 << 20
 """Bytes of a column that are read ahead. Without a limit, a whole row group would be, however large."""

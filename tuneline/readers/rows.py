@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from tuneline.core.errors import DataError
-from tuneline.core.wording import first_of
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import first_of
 
 
 @dataclass(frozen=True, slots=True)

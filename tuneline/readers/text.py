@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, BinaryIO, TextIO, cast
 
-from tuneline.core.errors import DataError, UnreadableError
 from tuneline.readers.files import DataFile, RemoteFile, file_size
 from tuneline.readers.rows import DEFAULT_LIMITS, MB, PARAMETERS, Limits, OptionNames, RowProblem, too_large
+from tuneline.runtime.errors import DataError, UnreadableError
 
 WESTERN = ("cp1252", "mac_roman", "cp850")
 """Encodings of Western Europe and America, the most frequent first."""

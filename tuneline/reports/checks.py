@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import Keys
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
 from tuneline.core.records import OMITTED, Number, Record
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Task, recorded_kind, task_with_names
 
 Severity = Literal["error", "warning"]

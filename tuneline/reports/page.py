@@ -20,7 +20,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tuneline.analysis.drift import Distribution
-from tuneline.core.terminal import visible
+from tuneline.runtime.terminal import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,7 +52,7 @@ def template_environment(templates: Path) -> "Environment":
 def visible_value(value: Any) -> str:
     """Return the text that a page shows of a value, with control characters as codes.
 
-    The codes are of ``tuneline.core.terminal.visible``.
+    The codes are of ``tuneline.runtime.terminal.visible``.
 
     A page does not obey escape sequences, but ``cat`` does, and a browser reorders what follows U+202E. A
     carriage return before a line end does nothing, and many texts have it.

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tuneline.core.hashes import file_hash
-from tuneline.core.paths import COMPARISON, PREDICTIONS
 from tuneline.onnx.records import ComparisonRecord
-from tuneline.project.dvc import md5_of, read_lock
+from tuneline.paths import COMPARISON, PREDICTIONS
+from tuneline.repository.dvc import md5_of, read_lock
 
 
 def read_comparison(root: Path) -> ComparisonRecord | None:

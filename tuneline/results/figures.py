@@ -9,13 +9,13 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.core.paths import METRICS, PLOTS
 from tuneline.core.records import Metrics
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.metrics.stats import Estimate
-from tuneline.project.dvc import Lock
-from tuneline.project.repo import PreviousResult
+from tuneline.paths import METRICS, PLOTS
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
+from tuneline.repository.dvc import Lock
+from tuneline.repository.git import PreviousResult
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
 from tuneline.results.task_words import error_figure
 from tuneline.results.verdict.facts import read_curve

@@ -21,7 +21,16 @@ from markupsafe import Markup
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.outs_key import outs_key
-from tuneline.core.paths import (
+from tuneline.core.raw_source import RawSource
+from tuneline.core.records import Record, Timing
+from tuneline.core.tables import SplitReader, split_files
+from tuneline.evaluation.keys import custom_metrics
+from tuneline.evaluation.records import Behaviour, Slices
+from tuneline.evaluation.table import ALL_METRICS
+from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flip, Flips
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
+from tuneline.params.params_file import write
+from tuneline.paths import (
     BASE_RECORD,
     CHECKS,
     COMPARISON,
@@ -32,19 +41,10 @@ from tuneline.core.paths import (
     TIMING,
     TOKENIZED,
 )
-from tuneline.core.raw_source import RawSource
-from tuneline.core.records import Record, Timing
-from tuneline.core.tables import SplitReader, split_files
-from tuneline.core.terminal import say, visible
-from tuneline.evaluation.keys import custom_metrics
-from tuneline.evaluation.records import Behaviour, Slices
-from tuneline.evaluation.table import ALL_METRICS
-from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flip, Flips
-from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
-from tuneline.project import latency
-from tuneline.project.dvc import Lock, read_lock
-from tuneline.project.params_file import write
-from tuneline.project.repo import (
+from tuneline.reports.checks import Checks
+from tuneline.reports.page import template_environment
+from tuneline.repository.dvc import Lock, read_lock
+from tuneline.repository.git import (
     CLASSIFIER_PATH,
     COMMIT,
     Commit,
@@ -55,8 +55,7 @@ from tuneline.project.repo import (
     registered,
     result_key,
 )
-from tuneline.reports.checks import Checks
-from tuneline.reports.page import template_environment
+from tuneline.results import latency
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.largest_errors import errors_title
@@ -74,6 +73,7 @@ from tuneline.results.task_words import curves_note
 from tuneline.results.verdict.facts import RunFacts, is_frozen
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
+from tuneline.runtime.terminal import say, visible
 from tuneline.tasks import Classification, Task, unnamed_task
 from tuneline.words.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
 

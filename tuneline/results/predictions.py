@@ -11,21 +11,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.errors import DataError
-from tuneline.core.paths import PREDICTIONS
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.scores import Floats, confusion_matrix
 from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired_difference
+from tuneline.paths import PREDICTIONS
 from tuneline.predictions.files import PredictedLogits, read_logits
-from tuneline.project.repo import PreviousResult
+from tuneline.repository.git import PreviousResult
 from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note
 from tuneline.results.task_words import thresholds_by_name
 from tuneline.results.verdict.facts import PRIMARY_METRICS, rivals
 from tuneline.results.verdict.rules import judge_errors
 from tuneline.results.verdict.words import statement
+from tuneline.runtime.errors import DataError
 from tuneline.words.label_texts import label_text
 from tuneline.words.titles import title_of
 

@@ -4,10 +4,10 @@ import codecs
 from dataclasses import dataclass
 from typing import IO
 
-from tuneline.core.errors import DataError
 from tuneline.readers.files import DataFile
 from tuneline.readers.rows import DEFAULT_LIMITS, Limits, OptionNames
 from tuneline.readers.text import CHUNK, is_encoded, open_bytes, open_text, read_errors_explained
+from tuneline.runtime.errors import DataError
 
 CENTRAL = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1257")
 """Encodings of other European languages, which share most of their bytes with cp1252."""

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.core.errors import StageError
-from tuneline.core.wording import first_of
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.stats import Selection, select_best
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.predictions.files import read_predictions
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.wording import first_of
 from tuneline.sweeps.record import SWEEP_STATE, Configuration, SweepRecord, predictions_file
 from tuneline.sweeps.space import Values
 

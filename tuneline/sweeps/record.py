@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tuneline.core.errors import StageError
 from tuneline.core.records import Record
+from tuneline.runtime.errors import StageError
 from tuneline.sweeps.space import SEED_KEY, Sweep, Values, with_seed
 
 SWEEP_STATE = Path(".dvc/tmp/sweeps")

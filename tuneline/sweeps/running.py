@@ -23,12 +23,16 @@ from typing import Any
 
 import psutil
 
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import PERMANENT, DiskError, ParamsError, StageError
 from tuneline.core.launch import find_devices
-from tuneline.core.locks import BusyError, locked
 from tuneline.core.machine import threads
-from tuneline.core.paths import (
+from tuneline.core.records import Metrics
+from tuneline.core.yaml_files import read_yaml
+from tuneline.experiments.in_progress import Experiment, opened
+from tuneline.experiments.overrides import check_key, params_with, with_alternatives
+from tuneline.experiments.saved import TRAIN_STAGE
+from tuneline.experiments.validation import ValidationScore, validation_score
+from tuneline.params.params_file import get_value, write
+from tuneline.paths import (
     CANDIDATES,
     CHECKPOINTS,
     METRICS,
@@ -38,16 +42,12 @@ from tuneline.core.paths import (
     TOKENIZED,
     VALIDATION_PREDICTIONS,
 )
-from tuneline.core.records import Metrics
-from tuneline.core.terminal import say
-from tuneline.core.wording import first_of
-from tuneline.core.yaml_files import read_yaml
-from tuneline.project.experiments import Experiment, opened
-from tuneline.project.overrides import check_key, params_with, with_alternatives
-from tuneline.project.params_file import get_value, write
-from tuneline.project.repo import git
-from tuneline.project.saved_experiments import TRAIN_STAGE
-from tuneline.project.validation import ValidationScore, validation_score
+from tuneline.repository.git import git
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import PERMANENT, DiskError, ParamsError, StageError
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.terminal import say
+from tuneline.runtime.wording import first_of
 from tuneline.sweeps.record import (
     SWEEP_STATE,
     Configuration,
@@ -489,7 +489,7 @@ class SweepWorkers:
         measured = log.with_suffix(".latency")
         if code == 0:
             model = str(CANDIDATES / "model.int8.onnx")
-            command = [sys.executable, "-m", "tuneline.project.latency", model, str(TOKENIZED), "validation"]
+            command = [sys.executable, "-m", "tuneline.results.latency", model, str(TOKENIZED), "validation"]
             with measured.open("w", encoding="utf-8") as output:
                 code = tree.execute(command, output)
         if code:

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, ValidationError, model_validator
 
-from tuneline.core.errors import ParamsError
-from tuneline.core.paths import FIRST_SWEEP
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import describe_problem
+from tuneline.params.params_file import write
 from tuneline.params.section import Positive, PositiveFloat, Section
-from tuneline.project.params_file import write
+from tuneline.paths import FIRST_SWEEP
+from tuneline.runtime.errors import ParamsError
 
 FOLDER = Path("conf/sweep")
 SEED_KEY = "train.seed"

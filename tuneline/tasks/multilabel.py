@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.errors import ParamsError
 from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.core.task_kinds import MetricKind
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import sigmoid
 from tuneline.tasks.task import DECISIONS, Labels, Logits, Task

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tuneline.core.errors import DataError
 from tuneline.core.tables import FEATURES, LABELS
 from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
+from tuneline.runtime.errors import DataError
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.regression import Regression

@@ -23,7 +23,7 @@ REVIEW = "labels review"
 
 def look(folder: Path, case: dict[str, Any]) -> Findings:
     """Run the stages on one case and read their outs."""
-    from tuneline.core.errors import StageError
+    from tuneline.runtime.errors import StageError
 
     _new_project(folder, case)
     findings = Findings()

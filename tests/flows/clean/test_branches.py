@@ -5,7 +5,7 @@ import pytest
 from flows.clean import clean_branches
 from flows.promotion.judgements import Conditions, Judgement, Judgements
 from tests.faults.clones import git
-from tuneline.project.worktrees import GitError
+from tuneline.repository.worktrees import GitError
 
 
 def branches(root) -> set[str]:

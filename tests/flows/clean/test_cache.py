@@ -18,9 +18,9 @@ from tests.dvc_files import add_remote, configure_dvc
 from tests.faults.kills import kills
 from tests.flows.clean.conftest import cleaning_of
 from tests.flows.conftest import sh
-from tuneline.project.dvc import Lock, cached_file, read_lock
-from tuneline.project.garbage import CacheInUseError, check_idle, collect_garbage
-from tuneline.project.repo import lock_at
+from tuneline.repository.dvc import Lock, cached_file, read_lock
+from tuneline.repository.garbage import CacheInUseError, check_idle, collect_garbage
+from tuneline.repository.git import lock_at
 
 
 def test_cache_that_others_may_use_is_left(clone, cleaning, tmp_path):

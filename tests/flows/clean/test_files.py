@@ -7,8 +7,8 @@ import pytest
 from flows.clean import clean_leftovers, clean_scored
 from flows.inbox import RefusedRecord
 from flows.runs.checkout import isolated
-from tuneline.core.locks import locked
-from tuneline.project.scored import METADATA, ScoredRecord
+from tuneline.predict.scored import METADATA, ScoredRecord
+from tuneline.runtime.locks import locked
 from tuneline.settings import Scoring
 
 SCORING = Scoring()

@@ -14,8 +14,8 @@ from flows.promotion.production import fetch_model
 from flows.runs.repository import Repository
 from tests.faults.clones import git
 from tests.flows.clean.conftest import Past, cleaning_of
-from tuneline.project.dvc import cached_file, read_lock
-from tuneline.project.repo import lock_at
+from tuneline.repository.dvc import cached_file, read_lock
+from tuneline.repository.git import lock_at
 from tuneline.settings import Retention, Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

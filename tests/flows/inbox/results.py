@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.inbox import Incoming, Outbox
-from tuneline.core.atomic_files import replace_file
-from tuneline.project.scored import METADATA, ScoredRecord
+from tuneline.predict.scored import METADATA, ScoredRecord
+from tuneline.runtime.atomic_files import replace_file
 
 OLD, NEW = "0" * 40, "1" * 40
 """Commits of models."""

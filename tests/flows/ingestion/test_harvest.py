@@ -14,7 +14,7 @@ import pytest
 from flows.ingestion.harvest import Harvester, NewRows
 from flows.ingestion.ledger import LEDGER, Ledger
 from tests.params import params
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.settings import IngestSource
 
 FILES = {"data.source": "files"}

@@ -10,7 +10,7 @@ from flows.promotion.__main__ import main
 from flows.promotion.changes import CHANGED, ReportedTags, changes, remember_if_first, tell_of_changes
 from tests.faults.clones import Machine, clone, git, origin
 from tests.flows.prefect_server import events, until
-from tuneline.project.registry import Version
+from tuneline.repository.registry import Version
 
 pytestmark = pytest.mark.usefixtures("served")
 DECISION = "Promoted (nothing in production yet): every criterion is met."

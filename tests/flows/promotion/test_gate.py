@@ -18,10 +18,10 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from tests.flows.conftest import sh
 from tests.shards import into_shards
-from tuneline.core.errors import DataError
-from tuneline.project.registry import Version
-from tuneline.project.repo import ArtifactError
 from tuneline.reports.checks import Checks
+from tuneline.repository.git import ArtifactError
+from tuneline.repository.registry import Version
+from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Classification, Regression
 

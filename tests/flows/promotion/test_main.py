@@ -10,7 +10,7 @@ from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
-from tuneline.project.repo import lock_at
+from tuneline.repository.git import lock_at
 
 pytestmark = pytest.mark.timeout(600)
 

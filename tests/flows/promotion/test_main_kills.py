@@ -9,8 +9,8 @@ from tests.dvc_files import add_remote
 from tests.faults.clones import git
 from tests.faults.kills import changes, killed, some_of
 from tests.flows.conftest import sh
-from tuneline.project import remote
-from tuneline.project.repo import registries
+from tuneline.repository import remote
+from tuneline.repository.git import registries
 
 MODEL = "models/onnx"
 

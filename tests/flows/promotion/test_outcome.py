@@ -13,7 +13,7 @@ from flows.promotion.gate import (
     decide_promotion,
 )
 from tests.flows.conftest import sh
-from tuneline.project.registry import Version
+from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Classification
 

@@ -11,10 +11,10 @@ from flows.promotion.__main__ import rollback
 from flows.promotion.production import fetch_model, fetch_reference
 from flows.runs.processes import ProgramError
 from tests.flows.conftest import sh
-from tuneline.core.errors import DataError
-from tuneline.core.paths import REFERENCE_PROFILE
-from tuneline.project.dvc import cached_file, folder_hash, read_lock
-from tuneline.project.repo import git
+from tuneline.paths import REFERENCE_PROFILE
+from tuneline.repository.dvc import cached_file, folder_hash, read_lock
+from tuneline.repository.git import git
+from tuneline.runtime.errors import DataError
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,7 +12,7 @@ from flows.promotion.registry import Registry, RegistryError
 from flows.runs.repository import Repository, UnreachableError
 from tests.dvc_files import add_model
 from tests.flows.conftest import sh
-from tuneline.project.registry import Version
+from tuneline.repository.registry import Version
 
 
 def commit(registry: Registry) -> str:

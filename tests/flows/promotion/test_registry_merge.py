@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.promotion.registry import merge
-from tuneline.project.registry import RegistryTag, RegistryTags
+from tuneline.repository.registry import RegistryTag, RegistryTags
 
 
 def tag(name: str, commit: str) -> RegistryTag:

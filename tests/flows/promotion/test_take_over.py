@@ -7,7 +7,7 @@ import pytest
 from flows.promotion.__main__ import rollback
 from flows.promotion.take_over import BRANCH, take_over
 from tests.faults.clones import Machine, clone, git, origin
-from tuneline.project.registry import Version
+from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy
 
 DECISION = (

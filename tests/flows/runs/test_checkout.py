@@ -13,10 +13,10 @@ from flows.runs import checkout as checkouts
 from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
-from tuneline.core.errors import ParamsError
-from tuneline.core.locks import BusyError
-from tuneline.project.dvc import dvc_config
-from tuneline.project.worktrees import GitError
+from tuneline.repository.dvc import dvc_config
+from tuneline.repository.worktrees import GitError
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.locks import BusyError
 from tuneline.settings import Retention
 
 KEPT = Retention().checkouts

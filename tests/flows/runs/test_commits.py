@@ -7,7 +7,7 @@ from flows.runs.repository import Repository
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.kills import kills
 from tests.flows.conftest import sh
-from tuneline.project.worktrees import GitError
+from tuneline.repository.worktrees import GitError
 
 
 @pytest.fixture

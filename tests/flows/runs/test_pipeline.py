@@ -15,9 +15,9 @@ from flows.runs.pipeline import KilledError, Pipeline, cause, killed_by, out_of_
 from flows.runs.processes import ProgramError, Programs
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
-from tuneline.core.errors import DataError
-from tuneline.project.dvc import cached_out, folder_hash, read_lock
-from tuneline.project.repo import ArtifactError, artifact_path, lock_at
+from tuneline.repository.dvc import cached_out, folder_hash, read_lock
+from tuneline.repository.git import ArtifactError, artifact_path, lock_at
+from tuneline.runtime.errors import DataError
 from tuneline.settings import StagePolicy
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flows.runs.processes import RUN_VARIABLE, ProgramError, Programs, stage_environment
-from tuneline.core.locks import BusyError, locked
+from tuneline.runtime.locks import BusyError, locked
 
 TRAINING = """
 import pathlib, signal, sys, time
@@ -227,7 +227,7 @@ def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
         import sys
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from tuneline.core.locks import locked
+        from tuneline.runtime.locks import locked
         from flows.runs.processes import Programs
         with locked(Path("run.lock"), wait=0) as lock:
             programs = Programs(Path("."), {mark!r}, locks=[lock])

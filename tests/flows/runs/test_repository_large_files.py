@@ -10,7 +10,7 @@ from flows.runs.repository import Repository
 from tests.faults.clones import git
 from tests.project import GIT_IDENTITY
 from tuneline.cli.doctor import check_git
-from tuneline.project.worktrees import GitError
+from tuneline.repository.worktrees import GitError
 
 pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
 

@@ -20,7 +20,7 @@ from flows.server.deploy import DEPLOYMENTS, POOL, deploy
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
-from tuneline.core.processes import ending
+from tuneline.runtime.processes import ending
 
 OFF, ON = "tuneline: train when new rows were committed", "tuneline: score again when a model was promoted"
 

@@ -15,8 +15,8 @@ from prefect.events import emit_event
 from flows.server import notifications
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
-from tuneline.core.errors import ParamsError
-from tuneline.project.messages import SET, TEST, messages
+from tuneline.messages import SET, TEST, messages
+from tuneline.runtime.errors import ParamsError
 
 HIDDEN = "s3cret-T0ken"
 

@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.flows.postgres import postgres
 from tests.flows.prefect_server import LOGIN, free_port, until
-from tuneline.core.processes import ending
+from tuneline.runtime.processes import ending
 
 
 @pytest.fixture(autouse=True)

@@ -180,7 +180,7 @@ def read_until(terminal: int, text: bytes) -> None:
 SERVING = """
 import contextlib, os, time
 from flows.server import serve
-from tuneline.core.processes import ending
+from tuneline.runtime.processes import ending
 serve.end_on_signals()
 env = dict(os.environ)
 program = serve.start_module("http.server", "--bind", "127.0.0.1", "0", env=env)

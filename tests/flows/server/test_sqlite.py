@@ -15,7 +15,7 @@ from flows.server.serve import AUTH, SERVER
 from flows.server.sqlite import damage_of, refuse_damaged
 from tests.conftest import ROOT
 from tests.flows.prefect_server import free_port
-from tuneline.core.errors import PERMANENT
+from tuneline.runtime.errors import PERMANENT
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from flows.server import prefect_worker, worker
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import until
-from tuneline.project.dvc import dvc_config
-from tuneline.project.worktrees import GitError
+from tuneline.repository.dvc import dvc_config
+from tuneline.repository.worktrees import GitError
 
 
 @pytest.fixture

@@ -37,4 +37,4 @@ def test_systemd_accepts_the_installed_unit(tmp_path, instance, user):
 def test_worker_has_time_to_end_its_runs():
     seconds = float(re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)[1])
     assert seconds > RUNS_END_WITHIN + WORKER_ENDS_WITHIN
-    assert seconds > 2 * 60, "the worker, then the server (tuneline.core.processes.ending)"
+    assert seconds > 2 * 60, "the worker, then the server (tuneline.runtime.processes.ending)"

@@ -14,8 +14,8 @@ from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.train import train
 from tests.project import SMALL, Project
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import read_table
+from tuneline.paths import SPLITS
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from tests.faults.clones import clone
 from tests.faults.networks import GitHost, git_host
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, free_port
-from tuneline.project.repo import lock_at
+from tuneline.repository.git import lock_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

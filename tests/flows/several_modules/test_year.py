@@ -38,7 +38,7 @@ from tests.faults.disks import on_full_disk
 from tests.flows.conftest import TOY, UNLIKE, sh
 from tests.flows.prefect_server import Prefect, events, free_port, prefect_server, until
 from tests.params import write_params
-from tuneline.core.processes import ending
+from tuneline.runtime.processes import ending
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -14,7 +14,7 @@ from tests.checkpoints import WORDS, checkpoint_files, write_checkpoint
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.stages.base.conftest import NAME, use_checkpoint
-from tuneline.core.errors import ParamsError, StageError
+from tuneline.runtime.errors import ParamsError, StageError
 
 COMMIT = "0" * 40
 

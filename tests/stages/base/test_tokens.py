@@ -6,9 +6,9 @@ from transformers import AutoTokenizer
 
 from stages.base.tokens import TEXTS, check_tokens, compare_tokens
 from tests.tokenizer_families import FAMILIES, word_piece
-from tuneline.core.errors import ParamsError
 from tuneline.model.encoding import Encoder
 from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
+from tuneline.runtime.errors import ParamsError
 
 LABEL = "model.checkpoint: someone/model"
 PAIRS = [(text, TEXTS[position] or "x") for position, text in enumerate(TEXTS, start=-1)]

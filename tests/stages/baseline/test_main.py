@@ -14,10 +14,10 @@ from tests.stages.evaluate.project import write_classifier
 from tuneline.baselines import frozen as frozen_baselines
 from tuneline.baselines.frozen import FrozenEncoder
 from tuneline.baselines.texts import predict_with_tfidf, read_sample
-from tuneline.core.errors import StageError
 from tuneline.core.tables import SplitReader, raw_schema, write_table
 from tuneline.linear import linear_model as linear
 from tuneline.model.tokenizer import save_tokenizer
+from tuneline.runtime.errors import StageError
 from tuneline.tasks import Classification, Regression, Task
 
 WORDS = ["good great fine", "bad poor sad"]

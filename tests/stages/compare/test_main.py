@@ -15,10 +15,10 @@ from stages.compare.__main__ import main
 from tests.conftest import ROOT
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
-from tuneline.core.errors import DataError, GateError, StageError
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import exported_file
+from tuneline.runtime.errors import DataError, GateError, StageError
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])

@@ -11,7 +11,7 @@ import pytest
 from stages.download.__main__ import applied_corrections, main
 from tests.stages.download.made import GOOD, write_params
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import read_task
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]

@@ -36,7 +36,7 @@ import json, sys
 from pathlib import Path
 from stages.download.__main__ import download, open_source
 from stages.download.source import open_skipped
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 from tuneline.params.loading import parse_params
 said = {}
 for name, values in json.loads(Path("cases.json").read_text()).items():

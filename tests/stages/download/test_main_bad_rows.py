@@ -10,7 +10,7 @@ import pytest
 
 from stages.download.__main__ import main
 from tests.stages.download.made import GOOD, write_params, write_source
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 
 SKIP = {"bad_rows": "skip", "max_bad_share": 0.5}
 QUESTIONS = [f"{number}\twhat is {number}\twhich number is {number}\t{number % 2}" for number in range(300)]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.stages.download.made import parquet
-from tuneline.core.errors import ParamsError, StageError
+from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.tasks import Multilabel, read_task
 
 ROWS = [

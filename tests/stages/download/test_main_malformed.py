@@ -15,7 +15,7 @@ import pytest
 from stages.download.__main__ import main
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TEST, TRAIN, VALIDATION, Content, write_params, write_source
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 PACKED = gzip.compress(TRAIN.encode(), mtime=0)
 JSONL = '{"text": "free money", "label": "spam"}\n{"text": "see you", "label": "ham"}\n'

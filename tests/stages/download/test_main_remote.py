@@ -10,10 +10,10 @@ import pytest
 from stages.download.__main__ import main
 from stages.download.files import RemoteFolder
 from tests.stages.download.made import TEST, TRAIN, VALIDATION, write_params
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
 from tuneline.core.hashes import file_hash
 from tuneline.readers.files import file_system
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
 from tuneline.settings import Training
 
 

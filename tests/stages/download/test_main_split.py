@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.stages.download.made import GOOD, parquet
-from tuneline.core.errors import DataError, StageError
+from tuneline.runtime.errors import DataError, StageError
 
 SPLIT = {"validation": 0.1, "test": 0.1}
 ROWS = [

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.download.source import SourceSlice, refuse_overlaps, resolve_split, source_splits
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 
 ROWS = {"train": 3668, "validation": 408, "extra": 7}
 

@@ -3,8 +3,8 @@ import pytest
 
 from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
-from tuneline.core.errors import DataError
 from tuneline.core.tables import SplitReader, shard_file
+from tuneline.runtime.errors import DataError
 
 
 @pytest.fixture

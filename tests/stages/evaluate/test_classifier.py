@@ -6,9 +6,9 @@ import torch
 
 from stages.evaluate.classifier import Classifier
 from tests.stages.evaluate.project import QUEUES
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.tables import SplitReader
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Classification
 
 

@@ -12,8 +12,8 @@ from tests.custom_functions import write_functions
 from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
-from tuneline.core.errors import DataError, GateError, ParamsError, StageError
 from tuneline.core.tables import CLUSTER, write_numbers, write_table
+from tuneline.runtime.errors import DataError, GateError, ParamsError, StageError
 from tuneline.tasks import Classification, Regression
 
 

@@ -13,7 +13,7 @@ from stages.export.graph import to_onnx
 from tests.conftest import ROOT
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.export.graphs import COLUMNS, batch_of, logits_of, rewritings_of, torch_logits
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 WITH_TOKEN_TYPES = {"bert", "albert", "electra", "minilm"}
 SHAPES = [(1, 1), (1, 5), (3, 17), (4, 40)]

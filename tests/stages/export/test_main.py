@@ -8,9 +8,9 @@ from stages.export.__main__ import main
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
-from tuneline.core.errors import StageError
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.onnx.records import ExportRecord
+from tuneline.runtime.errors import StageError
 
 FILES = {
     "config.json",

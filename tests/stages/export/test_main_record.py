@@ -10,10 +10,10 @@ from stages.export.__main__ import data_record, embed, new_record
 from tests import records
 from tests.params import write_params
 from tuneline.core.base_source import BaseSource, PretrainedSource
-from tuneline.core.errors import DataError, StageError
-from tuneline.core.paths import SPLITS, split_file
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.params.loading import load_params
+from tuneline.paths import SPLITS, split_file
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Classification, Regression
 
 BASE = PretrainedSource(

@@ -16,9 +16,9 @@ from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.base_source import BaseSource, PretrainedSource
-from tuneline.core.errors import DataError, ParamsError, StageError
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import ROW_GROUP, write_table
+from tuneline.paths import SPLITS
+from tuneline.runtime.errors import DataError, ParamsError, StageError
 from tuneline.tasks import Regression, read_task
 
 PARAMS = {

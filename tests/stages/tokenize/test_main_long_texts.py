@@ -10,9 +10,9 @@ from stages.tokenize import __main__ as tokenize
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import SplitReader, shard_file
+from tuneline.paths import SPLITS
+from tuneline.runtime.errors import DataError, ParamsError
 
 MAX_LENGTH = 16
 ROWS = {"train": (12, 8), "validation": (6,), "test": (6,)}

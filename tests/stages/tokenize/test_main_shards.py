@@ -17,10 +17,10 @@ from tests.conftest import ROOT
 from tests.params import change_params, params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import DataError
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.model.architectures import read_base
+from tuneline.paths import SPLITS
+from tuneline.runtime.errors import DataError
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},

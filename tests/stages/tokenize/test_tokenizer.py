@@ -16,8 +16,8 @@ from stages.tokenize.tokenizer import (
 )
 from tests.conftest import ROOT
 from tests.stages.tokenize.raw_splits import sentences
-from tuneline.core.errors import DataError, ParamsError
 from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
+from tuneline.runtime.errors import DataError, ParamsError
 
 TRAIN = """
 import hashlib

@@ -6,8 +6,8 @@ import pytest
 
 from stages.tokenize.tokenizer import RawTexts
 from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.core.errors import DataError
 from tuneline.core.tables import SplitReader, shard_file
+from tuneline.runtime.errors import DataError
 
 
 @pytest.fixture

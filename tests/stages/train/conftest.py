@@ -16,8 +16,8 @@ from stages.train.loop import train_model
 from stages.train.state import TrainingResult
 from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
-from tuneline.core.paths import CHECKPOINTS
 from tuneline.params import Params
+from tuneline.paths import CHECKPOINTS
 
 
 @pytest.fixture(scope="session")

@@ -21,8 +21,8 @@ from stages.train.accelerate_launch import (
     validate,
 )
 from tests.conftest import ROOT
-from tuneline.core.errors import ParamsError
 from tuneline.core.launch import DeviceChoice
+from tuneline.runtime.errors import ParamsError
 
 PROCESSES = {
     "cpu": 1, "gpu": 1, "gpu-bf16": 1, "multi-gpu": 2, "multi-node": 16,

@@ -4,7 +4,7 @@ from stages.train import checkpoints
 from stages.train.checkpoints import training_lock
 from stages.train.devices import create_accelerator
 from tests.stages.train import tiny_task
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 FILES = {
     "complete.json",

@@ -13,8 +13,8 @@ from stages.train.data import (
     split_into_micro_batches,
 )
 from tests.stages.train import tiny_task
-from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.core.tables import UNLABELLED, write_table
+from tuneline.runtime.errors import DataError, ParamsError, StageError
 from tuneline.tasks import task_with_names
 
 SPLITS = ("train", "validation")

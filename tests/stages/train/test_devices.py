@@ -15,8 +15,8 @@ from stages.train.devices import (
 )
 from tests.conftest import ROOT
 from tests.stages.train import tiny_task
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
+from tuneline.runtime.errors import ParamsError, StageError
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from stages.train.launch import ALLOCATOR, CRASHED, child_command, describe_end,
 from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
-from tuneline.core.errors import PERMANENT
 from tuneline.core.machine import BF16_INSTRUCTIONS, processor_words
+from tuneline.runtime.errors import PERMANENT
 
 
 @pytest.mark.parametrize(

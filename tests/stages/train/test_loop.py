@@ -14,8 +14,8 @@ from stages.train.loop import train_batch
 from stages.train.state import set_up
 from tests.shards import into_shards
 from tests.stages.train import tiny_task
-from tuneline.core.errors import DataError, ParamsError
-from tuneline.core.paths import CHECKPOINTS
+from tuneline.paths import CHECKPOINTS
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Regression
 
 

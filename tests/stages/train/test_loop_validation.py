@@ -13,8 +13,8 @@ from stages.train import loop
 from tests.shards import into_shards
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.errors import DataError
 from tuneline.core.tables import write_table
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Regression
 
 

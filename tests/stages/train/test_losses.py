@@ -5,7 +5,7 @@ import torch
 
 from stages.train.losses import balanced_weights, row_losses, total_weight, weighted
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel
 
 TASK = Multilabel(("angry", "billing", "technical"))

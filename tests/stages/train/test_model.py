@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 from stages.train.model import adapt, build_model, compute_first_token_only, start_head
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import tiny_task
-from tuneline.core.errors import ParamsError
 from tuneline.model.architectures import ARCHITECTURES
 from tuneline.params import ModelParams
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Regression, task_with_names
 
 LABELS = task_with_names(tiny_task.NAMES)

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from stages.train.model import add_adapters
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import tiny_task
-from tuneline.core.errors import ParamsError
 from tuneline.params.train import LoraParams
+from tuneline.runtime.errors import ParamsError
 
 RANK = 2
 ADAPTED = ("query.weight", "value.weight")

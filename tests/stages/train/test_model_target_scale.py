@@ -13,8 +13,8 @@ from stages.train.model import TargetScale
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.paths import TOKENIZER
 from tuneline.core.tables import write_table
+from tuneline.paths import TOKENIZER
 from tuneline.tasks import Regression
 
 NUMBERS = Regression()

@@ -19,9 +19,9 @@ from stages.train.optimization import (
     warmup_steps,
 )
 from tests.stages.train import tiny_task
-from tuneline.core.errors import ParamsError
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params.train import WITHOUT_WARMUP, Schedule
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import task_with_names
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from stages.train.devices import check_trackers
 from stages.train.progress import Throughput
 from tests.dvc_files import init_dvc
 from tests.stages.train import launcher, tiny_task
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 
 
 def test_throughput_counts_rows_real_tokens_and_padding():

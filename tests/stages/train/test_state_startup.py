@@ -6,7 +6,7 @@ import torch
 from stages.train import state
 from stages.train.state import describe_labels
 from tests.stages.train import tiny_task
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
 
 

@@ -16,11 +16,11 @@ from stages.tokenize.tokenizer import SavedTokenizer
 from stages.validate.tables import DataFolders
 from tests.params import params
 from tuneline.core.base_source import BaseSource
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import WINDOW_LENGTHS, raw_schema, tokenized_schema, write_table
 from tuneline.model.encoding import Encoder
 from tuneline.model.long_text import LongText
 from tuneline.params import Params
+from tuneline.paths import SPLITS
 from tuneline.tasks import Classification, Multilabel, Task
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

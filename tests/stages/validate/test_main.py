@@ -11,10 +11,10 @@ from ruamel.yaml import YAML
 
 from stages.validate.__main__ import main
 from tests.stages.validate.data import Data, good_data
-from tuneline.core.errors import DataError, GateError, StageError
-from tuneline.core.paths import REFERENCE_PROFILE, SPLITS, split_file
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
+from tuneline.paths import REFERENCE_PROFILE, SPLITS, split_file
+from tuneline.runtime.errors import DataError, GateError, StageError
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
 from tuneline.core.hashes import file_hash
-from tuneline.core.paths import SPLITS
 from tuneline.params import Params
+from tuneline.paths import SPLITS
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.tasks import Classification
 

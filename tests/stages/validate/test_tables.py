@@ -8,8 +8,8 @@ import pytest
 from stages.validate.columns import write_columns
 from stages.validate.expectations import check_tables
 from stages.validate.tables import derive_tables, described, measurements, schema_columns
-from tuneline.core.paths import SPLITS
 from tuneline.core.tables import raw_schema, tokenized_schema
+from tuneline.paths import SPLITS
 from tuneline.reports.checks import Profile
 from tuneline.tasks import Classification, Regression
 

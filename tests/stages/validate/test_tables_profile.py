@@ -3,8 +3,8 @@ import pytest
 from stages.validate.__main__ import FETCH_REFERENCE
 from stages.validate.tables import derive_tables, labels_as
 from tuneline.analysis.drift import Distribution
-from tuneline.core.errors import DataError
 from tuneline.reports.checks import Profile
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
 
 

@@ -14,7 +14,7 @@ from stages.validate.tokenized import (
 )
 from tests.params import params
 from tests.stages.validate.data import good_data, tokenizer_of
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 
 @pytest.mark.parametrize(

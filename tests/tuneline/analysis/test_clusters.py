@@ -6,8 +6,8 @@ import pytest
 
 from tuneline.analysis.clusters import cluster_splits, cluster_texts, renumbered
 from tuneline.analysis.near_duplicates import NO_ROW
-from tuneline.core.errors import DataError
 from tuneline.core.tables import CLUSTER, read_numbers, read_table, write_numbers
+from tuneline.runtime.errors import DataError
 
 STORY = "the parcel with the blue lamp arrived broken and nobody answers my calls about it since monday"
 

@@ -20,7 +20,7 @@ from tuneline.analysis.near_duplicates import (
 )
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
-from tuneline.core.paths import SPLITS
+from tuneline.paths import SPLITS
 
 REQUIRED = 0.5
 LEXICON = ["".join(letters) for letters in ([*"ab"], [*"cd"])] + [f"w{number}" for number in range(3000)]

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION
 from tuneline.analysis.time_splitting import assign_by_time, split_by_time
-from tuneline.core.errors import DataError
 from tuneline.params.data import SplitParams
+from tuneline.runtime.errors import DataError
 
 SPLIT = SplitParams(validation=0.1, test=0.2, by_time="created")
 

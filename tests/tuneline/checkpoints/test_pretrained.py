@@ -5,7 +5,7 @@ import pytest
 from tests.checkpoints import checkpoint_files, write_checkpoint
 from tests.hub import LoopbackHub
 from tuneline.checkpoints.pretrained import find_pretrained
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 NAME = "someone/small-bert"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tuneline.cli.run import LONGEST, default_name
-from tuneline.project.experiments import _NAME
+from tuneline.experiments.in_progress import _NAME
 
 
 @pytest.mark.parametrize(

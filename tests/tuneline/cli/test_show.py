@@ -15,7 +15,7 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import StageProvenance
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
-from tuneline.project.dvc import md5_of
+from tuneline.repository.dvc import md5_of
 from tuneline.tasks import Multilabel
 
 runner = CliRunner(env={"COLUMNS": "200"})

@@ -8,8 +8,8 @@ from accelerate.commands.config.default import write_basic_config
 
 from tests.conftest import ROOT
 from tuneline.core import launch
-from tuneline.core.errors import ParamsError
 from tuneline.core.launch import check_launch, offloads_optimizer, read_launch
+from tuneline.runtime.errors import ParamsError
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.project import copy_code
-from tuneline.core.errors import StageError
 from tuneline.core.pipeline_code import code_hash, stage_code
+from tuneline.runtime.errors import StageError
 
 
 def test_code_hash_changes_with_the_contents_of_a_file(root, code):
@@ -25,8 +25,8 @@ def test_code_hash_ignores_other_files_and_the_order_of_paths(root, code):
 
 
 def test_code_hash_names_a_missing_path(root, code):
-    with pytest.raises(StageError, match=r"tuneline/core/errors\.py"):
-        code_hash(root, [*code, "tuneline/core/errors.py"])
+    with pytest.raises(StageError, match=r"tuneline/runtime/errors\.py"):
+        code_hash(root, [*code, "tuneline/runtime/errors.py"])
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,8 @@ def copy(tmp_path_factory):
     ("stage", "file", "concerns"),
     [
         ("train", "tuneline/metrics/scores.py", True),
-        ("train", "tuneline/core/locks.py", True),
+        ("train", "tuneline/core/tables.py", True),
+        ("train", "tuneline/runtime/locks.py", False),
         ("train", "stages/train/loop.py", True),
         ("train", "tuneline/cli/__init__.py", False),
         ("train", "tuneline/params/train.py", False),

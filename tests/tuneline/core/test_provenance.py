@@ -1,13 +1,13 @@
 import pytest
 
 from tests.params import change_params, write_params
-from tuneline.core.errors import StageError
 from tuneline.core.pipeline_code import code_hash
 from tuneline.core.provenance import StageProvenance, parameters_hash, stage_provenance
 from tuneline.core.training_devices import DevicesUsed
+from tuneline.runtime.errors import StageError
 
 PIPELINE = (
-    "stages: {train: {cmd: x, deps: [data/raw, stages/download, tuneline/core/paths.py], params:"
+    "stages: {train: {cmd: x, deps: [data/raw, stages/download, tuneline/paths.py], params:"
     " [train.epochs, seed, model]}}"
 )
 

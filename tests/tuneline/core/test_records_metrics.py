@@ -1,7 +1,7 @@
 import pytest
 
-from tuneline.core.errors import DataError
 from tuneline.core.records import Metrics
+from tuneline.runtime.errors import DataError
 
 
 def test_metrics_round_floats_and_keep_integers(tmp_path):

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.core.errors import (
+from tuneline.core.stage import require, run_stage
+from tuneline.runtime.errors import (
     PERMANENT,
     DataError,
     DiskError,
@@ -17,7 +18,6 @@ from tuneline.core.errors import (
     StageError,
     UnreadableError,
 )
-from tuneline.core.stage import require, run_stage
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_limit_of_names_and_files_is_printed_without_traceback(capsys, number, h
 def test_limit_of_memory_or_ctrl_c_while_a_process_imports_is_printed_without_traceback(
     package, error, message
 ):
-    """All but the first of its modules: ``tuneline.core.terminal``, which prints it."""
+    """All but the first of its modules: ``tuneline.runtime.terminal``, which prints it."""
     program = (
         f"import sys; sys.modules['typing'] = None\ntry: import {package}\nexcept ImportError: pass\nraise"
         f" {error}"

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from tuneline.core.errors import DataError
 from tuneline.core.tables import raw_schema, rebatch, tokenized_schema, write_table
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression, read_task
 
 QUEUES = Classification(("billing", "delivery"))

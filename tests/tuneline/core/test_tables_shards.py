@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.tables import SplitReader, raw_schema, shard_file, split_files, write_batches
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Classification
 
 SCHEMA = raw_schema(["text"], Classification(("ham", "spam")))

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
 
 
 def write_square(number):

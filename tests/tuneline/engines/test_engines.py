@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.params import params
 from tests.tuneline.engines import tasks
-from tuneline.core.errors import DataError, ParamsError, StageError
 from tuneline.engines import map_tasks
+from tuneline.runtime.errors import DataError, ParamsError, StageError
 
 SLEEP = """
 from tests.params import params

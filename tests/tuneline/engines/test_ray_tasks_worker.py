@@ -1,8 +1,8 @@
 import pickle
 
 from tests.tuneline.engines import tasks
-from tuneline.core.errors import DataError
 from tuneline.engines.ray_tasks import ATTEMPTS, Failure, run_task, versions
+from tuneline.runtime.errors import DataError
 
 
 class Unpicklable(Exception):

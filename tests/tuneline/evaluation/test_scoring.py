@@ -7,7 +7,6 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
-from tuneline.core.errors import StageError
 from tuneline.evaluation.scoring import (
     SplitPredictions,
     baseline_metrics,
@@ -15,6 +14,7 @@ from tuneline.evaluation.scoring import (
     leak_metrics,
     spread_metrics,
 )
+from tuneline.runtime.errors import StageError
 from tuneline.tasks import Classification, Regression
 
 PAIR = Classification(("no", "yes"))

@@ -3,10 +3,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.core.errors import DataError
 from tuneline.evaluation.scoring import SplitPredictions, leak_metrics, leaked_rows
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE, primary_metric
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
 
 NO_YES = Classification(("no", "yes"))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.custom_functions import write_functions
-from tuneline.core.errors import ParamsError
 from tuneline.metrics.functions import load_function
 from tuneline.params.section import FunctionName
+from tuneline.runtime.errors import ParamsError
 
 LOGITS, LABELS = np.zeros((2, 3)), np.zeros(2)
 

@@ -3,9 +3,9 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from tests.custom_functions import write_functions
-from tuneline.core.errors import ParamsError
 from tuneline.metrics.functions import load_metric
 from tuneline.params.section import FunctionName
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Regression
 
 CLASSES, NUMBERS = Classification(("a", "b", "c")), Regression()

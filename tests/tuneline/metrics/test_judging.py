@@ -2,8 +2,8 @@
 
 import pytest
 
-from tuneline.core.errors import ParamsError
 from tuneline.metrics.judging import averaging
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel
 
 TASK = Multilabel(("angry", "billing", "technical"))

@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.faults.disks import on_full_disk
-from tuneline.core.errors import DataError
 from tuneline.core.tables import LABELS, SplitReader, shard_file, tokenized_schema, write_table
 from tuneline.model.tokenized_splits import TokenMap
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
 
 CLASSES = Classification(("no", "yes"))
@@ -149,7 +149,7 @@ def test_full_disk_is_named_and_keeps_no_part_of_a_map(tmp_path):
     code = f"""
 import os
 from pathlib import Path
-from tuneline.core.errors import DiskError
+from tuneline.runtime.errors import DiskError
 from tuneline.core.tables import SplitReader
 from tuneline.model.tokenized_splits import TokenMap
 try:

@@ -12,8 +12,8 @@ from stages.export.graph import to_onnx
 from stages.export.int8 import to_dynamic_int8
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train.tiny_task import tokenizer
-from tuneline.core.errors import ParamsError
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate, load_classifier, mean_pooled
+from tuneline.runtime.errors import ParamsError
 
 CLS, SEP, PAD = 2, 3, 0
 TEXTS = [([10, 11, 12, 13], [20, 21]), ([14], [22, 23, 24, 25, 26]), ([15, 16], [27])]

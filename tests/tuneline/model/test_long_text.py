@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.params import params
-from tuneline.core.errors import DataError
 from tuneline.model.long_text import LongText, WindowsRecord, cut_head_and_tail, cut_windows, kept_tokens
+from tuneline.runtime.errors import DataError
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from transformers import BertTokenizer, ByT5Tokenizer, RobertaTokenizer
 
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
-from tuneline.core.errors import StageError
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
+from tuneline.runtime.errors import StageError
 
 LABEL = "tokenize.tokenizer: someone/bert"
 

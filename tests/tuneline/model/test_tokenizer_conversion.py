@@ -7,8 +7,8 @@ from transformers.convert_slow_tokenizer import import_protobuf
 
 from stages.base.tokens import compare_tokens
 from tests.tokenizer_families import BERT, CHARSMAP, ROBERTA, byte_bpe, word_piece
-from tuneline.core.errors import ParamsError
 from tuneline.model.tokenizer import load_tokenizer
+from tuneline.runtime.errors import ParamsError
 
 LABEL = "model.checkpoint: someone/old"
 

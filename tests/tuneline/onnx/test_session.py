@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.conftest import ROOT
-from tuneline.core.errors import StageError
 from tuneline.onnx.session import OnnxClassifier
+from tuneline.runtime.errors import StageError
 
 
 def write_model(path, *nodes):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
-from tuneline.core.errors import StageError
 from tuneline.model.encoding import Encoder
 from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.runtime.errors import StageError
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
 """Texts of known words, long enough to be truncated."""

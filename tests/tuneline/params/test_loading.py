@@ -5,9 +5,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.params import complete
-from tuneline.core.errors import ParamsError
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import load_params, parse_params
+from tuneline.runtime.errors import ParamsError
 
 HERE = Path(__file__).parent
 INVALID = sorted((HERE / "invalid").glob("*.yaml"))

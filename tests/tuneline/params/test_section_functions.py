@@ -2,9 +2,9 @@ import pytest
 
 from tests.custom_functions import EXAMPLES, write_functions
 from tests.params import write_params
-from tuneline.core.errors import ParamsError
 from tuneline.params.loading import load_params
 from tuneline.params.section import FunctionName
+from tuneline.runtime.errors import ParamsError
 
 
 @pytest.fixture

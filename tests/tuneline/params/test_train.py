@@ -1,8 +1,8 @@
 import pytest
 
 from tests.stages.train import tiny_task
-from tuneline.core.errors import ParamsError
 from tuneline.params.train import WITHOUT_WARMUP
+from tuneline.runtime.errors import ParamsError
 
 
 @pytest.mark.parametrize(

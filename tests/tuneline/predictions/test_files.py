@@ -3,7 +3,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.core.errors import DataError
 from tuneline.core.tables import read_table
 from tuneline.predictions.files import (
     Predictions,
@@ -13,6 +12,7 @@ from tuneline.predictions.files import (
     write_baselines,
     write_predictions,
 )
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Multilabel, Regression
 
 NAMES = ("a", "b", "c")

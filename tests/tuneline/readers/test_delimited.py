@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.core.errors import DataError
 from tuneline.readers import text as text_module
 from tuneline.readers.delimited import CSV as FORMAT
 from tuneline.readers.delimited import DelimitedReader
 from tuneline.readers.rows import DEFAULT_LIMITS, Limits, RowProblem
 from tuneline.readers.tables import Layout
 from tuneline.readers.text import TextLines
+from tuneline.runtime.errors import DataError
 
 CSV = FORMAT.usual
 

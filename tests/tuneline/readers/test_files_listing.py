@@ -3,8 +3,8 @@
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tuneline.core.errors import DataError, UnreadableError
 from tuneline.readers.files import list_files
+from tuneline.runtime.errors import DataError, UnreadableError
 
 
 @pytest.fixture

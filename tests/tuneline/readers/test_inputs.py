@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuneline.core.errors import DataError
 from tuneline.readers import text
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import BadRow, InputColumns, Row, open_rows
 from tuneline.readers.rows import DEFAULT_LIMITS, MB, Limits
 from tuneline.readers.tables import Input
+from tuneline.runtime.errors import DataError
 
 COLUMNS = InputColumns(("text",), ("id",))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.core.errors import DataError, ParamsError
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.label_sets import parse_list
@@ -14,6 +13,7 @@ from tuneline.readers.label_values import ValueProblemError
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.tables import Input, open_table
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Multilabel
 
 SEPARATED = LabelSetsParams(layout="separated", separator=";")

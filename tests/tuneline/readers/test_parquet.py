@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.core.errors import DataError, UnreadableError
 from tuneline.readers.parquet import open_parquet
 from tuneline.readers.rows import MB, Limits
+from tuneline.runtime.errors import DataError, UnreadableError
 
 TABLE = pa.table({"text": [f"text {row}" for row in range(25)], "id": range(25)})
 

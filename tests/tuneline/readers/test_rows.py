@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from tuneline.core.errors import DataError
 from tuneline.readers.rows import check_columns, listed, nearest, text_problem
+from tuneline.runtime.errors import DataError
 
 REQUIRED = {"text": "data.text_columns", "label": "data.label_column"}
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from tuneline.core.errors import DataError, UnreadableError
 from tuneline.readers import text
 from tuneline.readers.rows import MB, Limits, OptionNames
 from tuneline.readers.text import open_text
+from tuneline.runtime.errors import DataError, UnreadableError
 
 CONTENT = "one\ntwo\n"
 PACKED = gzip.compress(CONTENT.encode(), mtime=0)

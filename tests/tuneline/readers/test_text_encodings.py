@@ -1,7 +1,7 @@
 import pytest
 
-from tuneline.core.errors import DataError
 from tuneline.readers.text import is_cut, known_encoding, probable_encoding
+from tuneline.runtime.errors import DataError
 
 TEXTS = [
     ("cp1252", "un café au lait,ham"),

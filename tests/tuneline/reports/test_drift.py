@@ -6,9 +6,9 @@ import pytest
 
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import VocabularyCounts, normalized, words
-from tuneline.core.errors import DataError
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import RowCounts, drift_measures
+from tuneline.runtime.errors import DataError
 from tuneline.settings import DriftLimits
 
 NAMES = ["billing", "parcel", "login", "other"]

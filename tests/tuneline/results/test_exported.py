@@ -5,7 +5,7 @@ from ruamel.yaml import YAML
 
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.records import ComparisonRecord, ModelComparison
-from tuneline.project.dvc import md5_of
+from tuneline.repository.dvc import md5_of
 from tuneline.results.exported import is_stale, read_comparison
 
 FIGURES = {

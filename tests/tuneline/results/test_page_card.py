@@ -9,8 +9,8 @@ from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.core.base_source import PretrainedSource
 from tuneline.core.tables import raw_schema, write_table
-from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.results.page import CARD, PAGE, escape
+from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Multilabel
 
 CHECKPOINT = PretrainedSource(

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from tuneline.project.dvc import read_lock
-from tuneline.project.repo import find_previous
+from tuneline.repository.dvc import read_lock
+from tuneline.repository.git import find_previous
 from tuneline.results.predictions import ReportedPredictions, headline
 
 

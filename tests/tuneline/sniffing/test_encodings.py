@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing import encodings
 from tuneline.sniffing.files import SOURCES
 

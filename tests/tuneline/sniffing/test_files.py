@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import SHARED
 from tuneline.cli.init.row_file import RowFile
-from tuneline.core.errors import DataError
 from tuneline.readers.delimited import split_records
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import sniff
 
 

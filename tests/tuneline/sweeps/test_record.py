@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 from tuneline.sweeps.record import SweepRecord, check_errors, next_tasks
 from tuneline.sweeps.space import Sweep
 

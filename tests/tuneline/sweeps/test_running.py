@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from tests.params import write_params
 from tests.project import GIT_IDENTITY, SMALL, Project
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.sweeps.running import begin
 from tuneline.sweeps.space import Sweep
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.sweeps.space import Sweep, all_draws, next_draw
 
 PARAMETERS = {

@@ -6,9 +6,9 @@ import pytest
 
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.strata import strata
-from tuneline.core.errors import ParamsError
 from tuneline.linear.estimators import constant_bias, linear_head
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, scale_numbers, task_metrics
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification
 
 PAIR, QUEUES = Classification(("no", "yes")), Classification(("a", "b", "c"))

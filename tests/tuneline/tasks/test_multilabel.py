@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.core.errors import ParamsError
 from tuneline.core.tables import FEATURES, raw_schema
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.params.train import ThresholdParams
 from tuneline.predict.prediction_columns import cell_text
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel, read_task
 from tuneline.words.label_texts import exact_text, label_text
 

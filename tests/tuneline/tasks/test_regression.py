@@ -5,8 +5,8 @@ import pytest
 from stages.train.heads import check_class_params
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.strata import strata
-from tuneline.core.errors import ParamsError
 from tuneline.metrics.judging import mean_loss
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Regression
 
 NUMBER = Regression()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.core.terminal import progress, say
+from tuneline.runtime.terminal import progress, say
 
 app = typer.Typer(help="Act on what the data checks found.", no_args_is_help=True)
 
@@ -45,9 +45,9 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
 
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
     from tuneline.cli.data.dropping import added, choose_rows, refuse_empty_splits, rows_of_split
-    from tuneline.core.paths import FAILING_ROWS, RAW, SPLITS
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
+    from tuneline.paths import FAILING_ROWS, RAW, SPLITS
 
     params = load_params()
     for split in SPLITS:

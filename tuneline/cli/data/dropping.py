@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
 from tuneline.analysis.text import same_text_keys
-from tuneline.core.errors import StageError
 from tuneline.core.hashes import split_hash
-from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
 from tuneline.params import Params
+from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.readers.rows import nearest
 from tuneline.reports.checks import Checks
+from tuneline.runtime.errors import StageError
 
 Rows = NDArray[np.int64]
 HashedRows = NDArray[np.object_]

@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.analysis.text import correction, repaired
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError, StageError
-from tuneline.core.terminal import progress, say
 from tuneline.readers.files import not_a_file
 from tuneline.readers.text import (
     is_cut,
@@ -20,6 +17,9 @@ from tuneline.readers.text import (
     read_errors_explained,
     zero_byte_hint,
 )
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.terminal import progress, say
 
 SHOWN_LINES = 10
 SHOWN_CHARACTERS = 20

@@ -67,9 +67,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.evaluate.output import print_evaluation, write_errors, write_page
     from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
-    from tuneline.core.terminal import say
     from tuneline.params.loading import load_params
     from tuneline.readers.rows import BadRowPolicy
+    from tuneline.runtime.terminal import say
 
     params = load_params()
     # The models of a commit are in a temporary folder, which is removed at the end of the block

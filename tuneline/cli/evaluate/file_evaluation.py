@@ -18,18 +18,15 @@ from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.cli.predict.streaming import ModelChoice, RowReport
-from tuneline.core.atomic_files import temporary_directory
 from tuneline.core.base_source import BaseSource
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.hashes import split_hash
-from tuneline.core.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.core.tables import SplitReader
-from tuneline.core.terminal import phase, progress
 from tuneline.evaluation.evaluation import evaluate_predictions, text_slices
 from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import RowSlice, SplitPredictions
 from tuneline.evaluation.table import ALL_METRICS
+from tuneline.experiments.saved import resolve_revision
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import Metric
@@ -39,19 +36,22 @@ from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
-from tuneline.project.dvc import by_key, cached_folder, cached_out
-from tuneline.project.repo import lock_at, registries
-from tuneline.project.saved_experiments import resolve_revision
+from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, listed
 from tuneline.readers.tables import open_table
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
+from tuneline.repository.dvc import by_key, cached_folder, cached_out
+from tuneline.repository.git import lock_at, registries
 from tuneline.results.predictions import ReportedPredictions
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
+from tuneline.runtime.atomic_files import temporary_directory
+from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.terminal import phase, progress
 from tuneline.settings import DriftLimits
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task

@@ -12,17 +12,17 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.cli.evaluate.file_evaluation import FileEvaluation
-from tuneline.core.atomic_files import replace_file
 from tuneline.evaluation.evaluation import plot_columns
 from tuneline.params import DataParams
+from tuneline.params.params_file import write
 from tuneline.predict.prediction_columns import cell_text
-from tuneline.project.params_file import write
-from tuneline.project.spreadsheet import free_names, harmless, write_csv
 from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.largest_errors import error_size
 from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
 from tuneline.results.task_words import curves_note
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.words.spreadsheet import free_names, harmless, write_csv
 from tuneline.words.titles import title_of
 
 

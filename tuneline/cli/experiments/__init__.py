@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneline.core.errors import StageError
-from tuneline.core.terminal import say
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
-    from tuneline.project.saved_experiments import SavedExperiment
+    from tuneline.experiments.saved import SavedExperiment
 
 app = typer.Typer(
     help="Compare experiments on validation, take one over, remove some.", invoke_without_command=True
@@ -45,8 +45,8 @@ def table(
         return
     from tuneline.cli.console import Console
     from tuneline.cli.experiments.table import WIDE, as_csv, as_list, experiments_table
-    from tuneline.project.experiment_rows import chosen, read_rows
-    from tuneline.project.experiments import unfinished
+    from tuneline.experiments.in_progress import unfinished
+    from tuneline.experiments.rows import chosen, read_rows
 
     root = Path.cwd()
     rows = chosen(read_rows(root, every=every), filtered, sort)
@@ -80,8 +80,8 @@ def page(output: Output = Path("reports/experiments.html"), every: All = False) 
     It is one file, without scripts or network.
     """
     from tuneline.cli.experiments.page import render_experiments
-    from tuneline.project.experiment_rows import read_rows
-    from tuneline.project.params_file import write
+    from tuneline.experiments.rows import read_rows
+    from tuneline.params.params_file import write
 
     root = Path.cwd()
     rows = read_rows(root, every=every)
@@ -100,7 +100,7 @@ def apply(name: Named, force: Force = False) -> None:
 
     `dvc repro` then scores test, once, for this one.
     """
-    from tuneline.project.saved_experiments import apply_experiment
+    from tuneline.experiments.saved import apply_experiment
 
     root = Path.cwd()
     changed = apply_experiment(root, _found(root, name), force=force)
@@ -115,8 +115,8 @@ def remove(names: Names) -> None:
 
     DVC's cache keeps their files until they are collected.
     """
-    from tuneline.project.experiments import remove_unfinished, unfinished
-    from tuneline.project.saved_experiments import delete, find_experiment
+    from tuneline.experiments.in_progress import remove_unfinished, unfinished
+    from tuneline.experiments.saved import delete, find_experiment
 
     root = Path.cwd()
     for name in names:
@@ -133,7 +133,7 @@ def remove(names: Names) -> None:
 
 def _found(root: Path, name: str) -> "SavedExperiment":
     """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
-    from tuneline.project.saved_experiments import find_experiment, saved_experiments
+    from tuneline.experiments.saved import find_experiment, saved_experiments
     from tuneline.readers.rows import listed, nearest
 
     experiment = find_experiment(root, name)

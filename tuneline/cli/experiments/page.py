@@ -9,10 +9,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tuneline.core.paths import PLOTS
-from tuneline.project.dvc import cached_folder
-from tuneline.project.experiment_rows import ExperimentRow, ExperimentRows, format_value
-from tuneline.project.params_file import flat_values
+from tuneline.experiments.rows import ExperimentRow, ExperimentRows, format_value
+from tuneline.params.params_file import flat_values
+from tuneline.paths import PLOTS
 from tuneline.reports.page import (
     FIGURE_WIDTH,
     FIRST,
@@ -24,6 +23,7 @@ from tuneline.reports.page import (
     template_environment,
     to_svg,
 )
+from tuneline.repository.dvc import cached_folder
 from tuneline.results.figures import Columns, read_columns
 from tuneline.words.titles import title_of
 

@@ -7,8 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.core.terminal import visible
-from tuneline.project.experiment_rows import COLUMNS, ExperimentRows
+from tuneline.experiments.rows import COLUMNS, ExperimentRows
+from tuneline.runtime.terminal import visible
 from tuneline.words.titles import title_of
 
 WIDE = 120

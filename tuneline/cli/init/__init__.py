@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tuneline.core.errors import ParamsError, StageError
-from tuneline.core.terminal import say, visible
+from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.terminal import say, visible
 
 if TYPE_CHECKING:
     from tuneline.cli.init.planning import Plan, UserChoices
@@ -92,10 +92,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.init.parameters import is_current, plan_params
     from tuneline.cli.init.planning import UserChoices
     from tuneline.cli.init.versioning import is_followed_by_git, show_versioned
-    from tuneline.core.paths import PARAMS
+    from tuneline.params import params_file
     from tuneline.params.loading import load_params
-    from tuneline.project import params_file
-    from tuneline.project.repo import require_own_repository
+    from tuneline.paths import PARAMS
+    from tuneline.repository.git import require_own_repository
 
     if revision is not None and checkpoint is None:
         raise ParamsError(
@@ -199,9 +199,9 @@ def write_plan(plan: "Plan", content: str) -> None:
     """Write the copies of the files, ``params.yaml`` and a first sweep; add the files to DVC."""
     from tuneline.cli.init.recipe import write_sweep
     from tuneline.cli.init.versioning import add_to_dvc
-    from tuneline.core.paths import PARAMS
+    from tuneline.params import params_file
     from tuneline.params.loading import load_params
-    from tuneline.project import params_file
+    from tuneline.paths import PARAMS
 
     # The files first: after an interruption in between, params.yaml still names files that exist.
     plan.placement.write()
@@ -214,7 +214,7 @@ def write_plan(plan: "Plan", content: str) -> None:
 
 def offer_hook() -> None:
     """Ask whether git shall bring the data of ``.dvc`` files, too: by itself it brings only these."""
-    from tuneline.project import git_hook
+    from tuneline.repository import git_hook
 
     question = "Let git pull and git switch bring the data of .dvc files, too (a hook in .git/hooks)?"
     if not typer.confirm(question, default=True):

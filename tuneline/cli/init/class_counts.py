@@ -16,9 +16,9 @@ from tuneline.analysis.text import Keys
 from tuneline.analysis.time_splitting import split_by_time
 from tuneline.cli.init.columns import ColumnChoice
 from tuneline.cli.init.row_file import RowFile
-from tuneline.core.paths import SPLITS
 from tuneline.params.data import SplitParams
 from tuneline.params.validate import ValidateParams
+from tuneline.paths import SPLITS
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRows
 from tuneline.tasks import TASKS, unnamed_task

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from tuneline.cli.init.label_layouts import LabelLayout, layout_of_column, layout_of_columns
 from tuneline.cli.init.profiles import WORD_PATTERN, Cells, ColumnProfile
-from tuneline.core.errors import DataError
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams, TaskKind
 from tuneline.readers.rows import listed
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, PAIRS, SET_NAMES, TEXT_NAMES
 from tuneline.tasks import TASKS
 

@@ -15,9 +15,9 @@ from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.versioning import is_followed_by_git
-from tuneline.core.paths import SPLITS
-from tuneline.core.terminal import say, visible
 from tuneline.params import Params
+from tuneline.paths import SPLITS
+from tuneline.runtime.terminal import say, visible
 
 WIDTH = 60
 """Characters of a cell."""
@@ -135,5 +135,5 @@ def show_next_steps(plan: Plan, written: bool) -> None:
     if not is_followed_by_git(plan):
         say(
             "git pull and git switch bring .dvc files, not their data. To have them bring it: python -m"
-            " tuneline.project.git_hook"
+            " tuneline.repository.git_hook"
         )

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tuneline.cli.init.label_parts import LABEL_SEPARATORS, PartCounts
 from tuneline.cli.init.profiles import ColumnProfile
-from tuneline.core.errors import DataError
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_sets import INDICATORS
 from tuneline.readers.rows import listed
+from tuneline.runtime.errors import DataError
 
 LEAST_RECURRENCE = 2.0
 """Mean cells of a part from which parts can be labels."""

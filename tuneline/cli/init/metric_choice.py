@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuneline.cli.init.planning import Plan
-from tuneline.core.paths import SPLITS
 from tuneline.metrics.judging import scale_numbers
 from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params.section import FunctionName
+from tuneline.paths import SPLITS
 from tuneline.tasks import TASKS
 from tuneline.words.titles import title_of
 

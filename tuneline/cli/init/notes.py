@@ -6,10 +6,10 @@ from tuneline.cli.init.group_columns import group_notes
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.rules_of_thumb import resolution
 from tuneline.cli.init.time_columns import time_notes
-from tuneline.core.paths import SPLITS
 from tuneline.metrics.effective_rows import RowClusters
 from tuneline.metrics.table import project_metric
 from tuneline.params import Params
+from tuneline.paths import SPLITS
 from tuneline.readers.rows import listed
 from tuneline.results.evidence import rows_in_words
 from tuneline.tasks import unnamed_task

@@ -4,9 +4,9 @@ from typing import Any
 
 from tuneline.cli.init.metric_choice import choose_metric, rare_class_last
 from tuneline.cli.init.planning import Plan
-from tuneline.core.paths import SPLITS
 from tuneline.params import Params
 from tuneline.params.data import FilesParams
+from tuneline.paths import SPLITS
 
 
 def is_current(plan: Plan, params: Params) -> bool:

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuneline.core.atomic_files import replace_file
-from tuneline.core.errors import DataError
-from tuneline.core.paths import SOURCE, SPLITS
+from tuneline.paths import SOURCE, SPLITS
 from tuneline.readers.formats import ENDINGS, FORMAT_OF_SUFFIX, suffix_of
 from tuneline.readers.rows import listed
 from tuneline.readers.tables import Layout
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError
 
 ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
 ALL = "all"

@@ -16,13 +16,13 @@ from tuneline.cli.init.row_file import RowFile
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_headers
 from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
 from tuneline.cli.init.time_columns import TimeColumn, find_times
-from tuneline.core.errors import DataError
-from tuneline.core.paths import SPLITS
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params import Params
 from tuneline.params.data import DataParams, SplitParams
+from tuneline.paths import SPLITS
 from tuneline.readers.rows import BadRowPolicy, Limits
 from tuneline.readers.tables import Layout
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import Sniffed, Told, sniff
 from tuneline.tasks import TASKS
 

@@ -25,7 +25,6 @@ from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.profiles import Cells, count_words
 from tuneline.cli.init.rules_of_thumb import least_steps
 from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.core.launch import AUTO, CPU
 from tuneline.linear import linear_model
 from tuneline.model.architectures import token_limit
@@ -34,7 +33,8 @@ from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import default_values
 from tuneline.params.model import invalid_name
-from tuneline.project.params_file import get_value
+from tuneline.params.params_file import get_value
+from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.sweeps.space import write_first
 from tuneline.tasks import TASKS, unnamed_task
 

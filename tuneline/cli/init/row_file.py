@@ -20,10 +20,10 @@ from typing import IO, Any, Self
 import pyarrow as pa
 
 from tuneline.cli.init.profiles import NESTED, Cells, ColumnProfile, profile, sampling
-from tuneline.core.disk_errors import cannot_write
 from tuneline.readers.label_values import plain_text
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns
 from tuneline.readers.tables import FileTable, Input, Layout, ValueBatch, open_table
+from tuneline.runtime.disk_errors import cannot_write
 
 
 @dataclass

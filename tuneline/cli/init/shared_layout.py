@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tuneline.cli.init.profiles import Cells
-from tuneline.core.errors import DataError
 from tuneline.readers.tables import Input, Layout
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing.encodings import WESTERN_ENCODING
 from tuneline.sniffing.files import Sniffed
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuneline.cli.init.row_file import RowFile
-from tuneline.core.errors import DataError
 from tuneline.params.data import SplitParams
 from tuneline.readers.rows import check_columns
+from tuneline.runtime.errors import DataError
 
 LEAST_ROWS = {"test": 300, "validation": 150}
 """Rows of the two splits below which they get a larger part of a small file, within ``LARGEST_FRACTION``."""

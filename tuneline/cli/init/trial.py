@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tuneline
 from tuneline.core.machine import computes_bf16
-from tuneline.core.terminal import say
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     import torch

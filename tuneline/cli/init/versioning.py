@@ -7,10 +7,10 @@ from ruamel.yaml import YAML
 
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import Plan
-from tuneline.core.terminal import say
-from tuneline.project import git_hook
-from tuneline.project.programs import run_dvc
-from tuneline.project.repo import file_of_dvc, missing, named
+from tuneline.repository import git_hook
+from tuneline.repository.git import file_of_dvc, missing, named
+from tuneline.repository.programs import run_dvc
+from tuneline.runtime.terminal import say
 
 
 def show_versioned(plan: Plan, content: str) -> bool:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tuneline.core.errors import InputError, StageError
-from tuneline.core.paths import ONNX
-from tuneline.core.terminal import say
+from tuneline.paths import ONNX
+from tuneline.runtime.errors import InputError, StageError
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     from tuneline.cli.labels.queue import ScoredRow
@@ -175,10 +175,10 @@ def review(
     corrections.
     """
     from tuneline.cli.labels.queue import check_replaced
+    from tuneline.labels.label_review import CORRECT, ROLES, write_review
     from tuneline.labels.review import choose_model, review_labels
     from tuneline.params.loading import load_params
-    from tuneline.project.label_review import CORRECT, ROLES, write_review
-    from tuneline.project.spreadsheet import free_names
+    from tuneline.words.spreadsheet import free_names
 
     params = load_params()
     # The column may have another name: a text column may be called `correct`
@@ -209,9 +209,9 @@ def apply(file: Review, dry_run: DryRun = False) -> None:
     """
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
     from tuneline.cli.labels.applying import MergedCorrections, read_filled
-    from tuneline.core.paths import RAW, SPLITS
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
+    from tuneline.paths import RAW, SPLITS
 
     data = load_params().data
     for split in SPLITS:

@@ -10,18 +10,18 @@ import pyarrow.compute as pc
 
 from tuneline.analysis.corrections import LABEL_SCHEMA, label_file, row_keys
 from tuneline.analysis.text import normalized
-from tuneline.core.errors import DataError, InputError
-from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.tables import LABELS, SplitReader
+from tuneline.labels.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
 from tuneline.params import DataParams
-from tuneline.project.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
-from tuneline.project.spreadsheet import delimiter, free_names
+from tuneline.paths import RAW, SPLITS
 from tuneline.readers.delimited import CSV, DelimitedReader
 from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
 from tuneline.readers.tables import Layout
 from tuneline.readers.text import open_text
+from tuneline.runtime.errors import DataError, InputError
 from tuneline.tasks import read_task
 from tuneline.words.label_texts import exact_text, unknown_names
+from tuneline.words.spreadsheet import delimiter, free_names
 
 
 @dataclass(frozen=True, slots=True)

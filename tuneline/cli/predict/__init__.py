@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from tuneline.core.errors import DataError, InputError, StageError, UnreadableError
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
+from tuneline.runtime.errors import DataError, InputError, StageError, UnreadableError
 
 if TYPE_CHECKING:
     from tuneline.onnx.text_classifier import TextClassifier

@@ -34,13 +34,8 @@ from tuneline.cli.predict.writing import (
     descriptor,
     open_writer,
 )
-from tuneline.core.atomic_files import temporary_directory, working_directory
-from tuneline.core.disk_errors import cannot_write
-from tuneline.core.errors import DataError, StageError
 from tuneline.core.hashes import content_key, file_hash
-from tuneline.core.locks import BusyError, locked
 from tuneline.core.records import OMITTED, Record
-from tuneline.core.terminal import progress, say
 from tuneline.engines import EngineOptions, map_tasks
 from tuneline.readers.files import (
     DataFile,
@@ -56,6 +51,11 @@ from tuneline.readers.formats import ENDINGS
 from tuneline.readers.inputs import InputColumns
 from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows
 from tuneline.readers.tables import Input
+from tuneline.runtime.atomic_files import temporary_directory, working_directory
+from tuneline.runtime.disk_errors import cannot_write
+from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.terminal import progress, say
 
 TASK_ROWS = 50_000
 """Rows of a Parquet file that are one task.

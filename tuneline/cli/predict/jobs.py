@@ -1,6 +1,6 @@
 """Predictions for many files by one process, which loads the model once: flow ``score`` starts it.
 
-What goes in and comes out is in ``tuneline/project/scored.py``. A fault of one file stops no other.
+What goes in and comes out is in ``tuneline/predict/scored.py``. A fault of one file stops no other.
 """
 
 import io
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.core.disk_errors import explain_disk_errors
-from tuneline.core.errors import InputError, StageError
-from tuneline.core.terminal import say, say_exception
 from tuneline.engines import engine, map_tasks
-from tuneline.project.scored import BEGINS, ENDS, JobOptions, input_to_score
+from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
 from tuneline.readers.rows import BadRowPolicy, Limits
+from tuneline.runtime.disk_errors import explain_disk_errors
+from tuneline.runtime.errors import InputError, StageError
+from tuneline.runtime.terminal import say, say_exception
 
 
 @dataclass(frozen=True)

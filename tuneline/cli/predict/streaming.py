@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
-from tuneline.core.terminal import progress, say
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import exported_file
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import Input
+from tuneline.runtime.terminal import progress, say
 
 SATURATION_WARNING = (
     "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI"

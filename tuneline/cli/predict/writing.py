@@ -22,10 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.cli.predict import Kind
-from tuneline.core.atomic_files import replace_file, temporary_directory
-from tuneline.core.errors import StageError
 from tuneline.core.tables import ROW_GROUP
-from tuneline.core.terminal import CONTROL_CHARACTERS
 from tuneline.predict.prediction_columns import (
     cell_text,
     json_prediction,
@@ -33,10 +30,13 @@ from tuneline.predict.prediction_columns import (
     prediction_rows,
     prediction_types,
 )
-from tuneline.project.spreadsheet import harmless
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
+from tuneline.runtime.atomic_files import replace_file, temporary_directory
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Task
+from tuneline.words.spreadsheet import harmless
 
 LINKS = 40
 """Links to links that are followed, as by Linux."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from tuneline.core.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.core.records import Metrics, Timing
 from tuneline.core.task_kinds import MetricKind
 from tuneline.evaluation.keys import (
@@ -20,6 +19,7 @@ from tuneline.evaluation.keys import (
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.records import ComparisonRecord
+from tuneline.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.results import exported
 from tuneline.results.verdict.finding import as_shown
 from tuneline.words.titles import SIMPLE_MODEL_TITLES

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from tuneline.core.paths import ONNX
 from tuneline.evaluation.keys import MAJORITY
+from tuneline.paths import ONNX
 from tuneline.results.evidence import rows_in_words, unit_of_rows
 from tuneline.results.verdict.facts import Comparison, RunFacts
 from tuneline.results.verdict.finding import Finding, FindingSeverity

@@ -11,8 +11,8 @@ from flows.ingest import HubRevision, RefusedDataError
 from tests.hub import LoopbackHub
 from tests.params import change_params, write_params
 from tests.shards import into_shards
-from tuneline.core.errors import ParamsError, StageError
 from tuneline.params.loading import load_params
+from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.settings import IngestSource
 
 NAME = "someone/reviews"

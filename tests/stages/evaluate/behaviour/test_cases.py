@@ -21,7 +21,7 @@ from stages.evaluate.behaviour import (
 )
 from tests.conftest import ROOT
 from tests.stages.evaluate.labelled_texts import labelled_texts
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Regression, task_with_names
 
 QUEUES = Classification(("billing", "delivery"))

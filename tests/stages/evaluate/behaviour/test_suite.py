@@ -2,8 +2,8 @@ import pytest
 
 from stages.evaluate.behaviour import read_suite
 from tests.conftest import ROOT
-from tuneline.core.errors import ParamsError
 from tuneline.params.loading import load_params
+from tuneline.runtime.errors import ParamsError
 
 TEST = "tests:\n  - {name: a, kind: invariance, change: typo"
 

@@ -13,7 +13,7 @@ from tests.custom_functions import EXAMPLES, write_functions
 from tests.project import Project
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.errors import ParamsError
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Regression
 
 FOCAL = {"loss": "project/losses.py:focal"}

@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tests.stages.train.launched import LONG
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

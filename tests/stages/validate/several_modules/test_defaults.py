@@ -9,7 +9,7 @@ from stages.download.sample import QUEUES, write_tickets
 from stages.validate.expectations import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of
-from tuneline.core.paths import SPLITS
+from tuneline.paths import SPLITS
 from tuneline.tasks import Classification, task_with_names
 
 

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from stages.validate.expectations import check_tables
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, params_for, tokenizer_of, words_of
-from tuneline.core.paths import SPLITS
+from tuneline.paths import SPLITS
 from tuneline.tasks import task_with_names
 
 SCRIPTS = {

@@ -18,8 +18,8 @@ from tuneline.cli import doctor as checks
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.launch import launch_file
 from tuneline.params.loading import load_params
-from tuneline.project.dvc import cached_objects, read_lock
-from tuneline.project.site_cache import make_private
+from tuneline.repository.dvc import cached_objects, read_lock
+from tuneline.repository.site_cache import make_private
 
 
 def set_data(folder, **values):

@@ -13,8 +13,8 @@ import pytest
 from tests.dvc_files import add_remote, init_dvc
 from tuneline.cli import doctor as checks
 from tuneline.cli.doctor import FREE_DISK_HINT
-from tuneline.project import remote
-from tuneline.project.dvc import NoRemoteError
+from tuneline.repository import remote
+from tuneline.repository.dvc import NoRemoteError
 
 DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 IDENTITY = {

@@ -27,10 +27,10 @@ from tuneline.analysis.clusters import cluster_texts
 from tuneline.analysis.drift import Distribution
 from tuneline.cli import app
 from tuneline.cli.predict.streaming import ModelChoice
-from tuneline.core.errors import InputError
 from tuneline.core.tables import write_numbers
-from tuneline.project.dvc import folder_hash
 from tuneline.reports.checks import Profile, SplitProfile, Words
+from tuneline.repository.dvc import folder_hash
+from tuneline.runtime.errors import InputError
 
 
 def run(*words: object) -> Result:

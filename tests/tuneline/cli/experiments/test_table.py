@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from tests.params import change_params
 from tests.tuneline.saved_experiments import ExperimentRepository
 from tuneline.cli import app
-from tuneline.project.experiment_rows import read_rows
-from tuneline.project.worktrees import run_git
+from tuneline.experiments.rows import read_rows
+from tuneline.repository.worktrees import run_git
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

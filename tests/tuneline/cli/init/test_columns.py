@@ -2,7 +2,7 @@ import pytest
 
 from tuneline.cli.init.columns import NamedColumns, decide_columns
 from tuneline.cli.init.profiles import profile
-from tuneline.core.errors import DataError
+from tuneline.runtime.errors import DataError
 
 
 def _tuple(value):

@@ -13,7 +13,7 @@ from tuneline.analysis.corrections import dropped_file
 from tuneline.cli import app
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
-from tuneline.project.params_file import changed
+from tuneline.params.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

@@ -14,8 +14,8 @@ from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
 from tuneline.cli.init import make_plan
 from tuneline.cli.init.planning import UserChoices
-from tuneline.core.errors import DataError
 from tuneline.params.loading import load_params
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import read_task
 
 TAGS = ["billing", "delivery", "quality", "refund"]

@@ -14,7 +14,7 @@ from tuneline.cli import app
 from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import load_params
-from tuneline.project.params_file import changed
+from tuneline.params.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

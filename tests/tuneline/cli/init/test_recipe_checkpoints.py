@@ -7,8 +7,8 @@ import pytest
 from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli.init.recipe import Lengths, measure_lengths, open_checkpoint
-from tuneline.core.errors import StageError
 from tuneline.model.text_lengths import TextLengths
+from tuneline.runtime.errors import StageError
 
 
 def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):

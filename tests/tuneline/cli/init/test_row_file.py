@@ -6,9 +6,9 @@ import pytest
 
 from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.row_file import RowFile
-from tuneline.core.errors import DataError
 from tuneline.readers.delimited import CSV
 from tuneline.readers.tables import Input
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import SOURCES, sniff
 
 

@@ -10,8 +10,8 @@ from tests.tuneline.cli.init.test_init import Terminal
 from tuneline.cli import app
 from tuneline.cli.doctor import check_files_versioned
 from tuneline.core.yaml_files import read_yaml
-from tuneline.project.git_hook import is_installed
-from tuneline.project.repo import missing, unversioned
+from tuneline.repository.git import missing, unversioned
+from tuneline.repository.git_hook import is_installed
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_hook_that_brings_data_is_offered(repository, tickets, monkeypatch, answ
     assert done.exit_code == 0, done.output
     assert "Let git pull and git switch bring the data of .dvc files, too" in done.output
     assert is_installed(repository) == (answer == "y")
-    assert ("python -m tuneline.project.git_hook" in done.output) == (answer == "n")
+    assert ("python -m tuneline.repository.git_hook" in done.output) == (answer == "n")
 
 
 def test_doctor_names_what_is_not_versioned(repository, tickets):

@@ -18,9 +18,9 @@ from tests.tuneline.scored_files import write_scored
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import text_keys
 from tuneline.cli import app
-from tuneline.core.errors import InputError
-from tuneline.core.paths import REFERENCE_PROFILE
+from tuneline.paths import REFERENCE_PROFILE
 from tuneline.reports.checks import Profile, SplitProfile, Words
+from tuneline.runtime.errors import InputError
 
 QUEUE = "reports/labels/queue.csv"
 DATA = {"source": "files", "path": "mail", "text_columns": ["text"], "label_column": "queue"}

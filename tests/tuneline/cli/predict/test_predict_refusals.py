@@ -17,8 +17,8 @@ import pytest
 from tests.faults.truncation import damages
 from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
-from tuneline.core.errors import InputError
 from tuneline.core.hashes import file_hash
+from tuneline.runtime.errors import InputError
 
 BAD_ROWS = {
     "too few fields": (

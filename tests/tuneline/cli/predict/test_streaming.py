@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from tuneline.cli.predict import BAD_ROW_OPTIONS
 from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, windows
-from tuneline.core.errors import DataError
 from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
+from tuneline.runtime.errors import DataError
 
 
 def rows_of(texts):

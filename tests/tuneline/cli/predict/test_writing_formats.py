@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, json_line, open_writer
-from tuneline.core.errors import StageError
-from tuneline.core.terminal import CONTROL_CHARACTERS
-from tuneline.project.spreadsheet import FORMULA
 from tuneline.readers.delimited import CSV, DelimitedReader
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.tables import Input
 from tuneline.readers.text import open_text
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Classification, Multilabel
+from tuneline.words.spreadsheet import FORMULA
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text(
     'ab\r\n\t", \ufeff', min_size=1, max_size=5

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tuneline.cli.predict.writing import check_target, descriptor, open_target
-from tuneline.core.errors import StageError
+from tuneline.runtime.errors import StageError
 
 
 class Broken(Exception):

@@ -10,7 +10,7 @@ from tests.tuneline.finished_project import FinishedProject
 from tests.tuneline.results.verdict.random_runs import random_run
 from tests.tuneline.results.verdict.runs import BEATEN, FALLING, FINE_TUNED, OVERFIT, SETS, against
 from tuneline.cli import app
-from tuneline.project.dvc import read_lock
+from tuneline.repository.dvc import read_lock
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.finding import Finding
 from tuneline.results.verdict.next_steps import NextStep, next_steps

@@ -16,10 +16,10 @@ from flows.promotion.gate import PairedPredictions, decide_promotion
 from tests.conftest import ROOT
 from tests.ordinal import Ordinal, nearest_ranks
 from tests.params import write_params
-from tuneline.core.errors import ParamsError
 from tuneline.core.tables import read_table
 from tuneline.core.task_kinds import TASK_KINDS
 from tuneline.params.loading import load_params
+from tuneline.runtime.errors import ParamsError
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import TASKS, read_task, register
 from tuneline.tasks.probabilities import probabilities

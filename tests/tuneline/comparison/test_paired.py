@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+
+from tuneline.comparison.paired import McNemar, PairedComparison
+from tuneline.metrics.table import primary_metric
+from tuneline.tasks import Classification, Multilabel
+
+
+def test_mcnemar_counts_discordant_rows():
+    labels = np.zeros(20, dtype=np.int64)
+    ours, theirs = labels.copy(), labels.copy()
+    theirs[:10], ours[10:12] = 1, 1
+    result = McNemar.of(ours == labels, theirs == labels)
+    assert (result.first_only, result.second_only) == (10, 2)
+    # 2 * sum(C(12, k) for k in 0..2) / 2**12, by hand
+    assert result.p == pytest.approx(2 * (1 + 12 + 66) / 4096)
+
+
+def test_mcnemar_p_value_of_equal_models_is_one():
+    labels = np.arange(4)
+    right = np.ones(len(labels), dtype=bool)
+    assert McNemar.of(right, right).p == 1.0
+
+
+def test_class_ids_are_translated_by_name():
+    assert Classification(("b", "a")).translated(
+        np.array([0, 1, 2]), Classification(("a", "b", "gone"))
+    ).tolist() == [1, 0, -1]
+
+
+def test_sets_of_labels_are_compared_by_their_metrics_alone():
+    labels = np.tile(np.array([[1, 0], [0, 1], [0, 0]], np.int8), (40, 1))
+    exact_where_empty = np.zeros_like(labels)
+    task = Multilabel(("a", "b"))
+    metrics = [primary_metric(task.metric_kind)]
+    result = PairedComparison.of(task, metrics, labels, labels, exact_where_empty, average="macro")
+    assert result.test is None
+    assert result.differences["macro_f1"].low > 0

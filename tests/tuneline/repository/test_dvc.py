@@ -1,0 +1,53 @@
+import subprocess
+
+import pytest
+
+from tests.dvc_files import add_remote, init_dvc
+from tests.project import GIT_IDENTITY
+from tuneline.repository.dvc import NoRemoteError, dvc_config, local_settings, require_remote, share_settings
+
+
+def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
+    """DVC would create its folder on another disk. tests/flows/test_train.py has the run that fills it when
+    it is back."""
+    root, shelf = tmp_path / "repo", tmp_path / "shelf"
+    root.mkdir()
+    git = ("git", "-C", str(root))
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    init_dvc(root)
+    with pytest.raises(NoRemoteError, match="no default remote"):
+        require_remote(root)
+    add_remote(root, shelf)
+    require_remote(root)  # a new one, and nothing was pushed before
+
+    subprocess.run(
+        [*git, "commit", "--quiet", "--allow-empty", "--message=Start"], check=True, env=GIT_IDENTITY
+    )
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/runs/first", "HEAD"], check=True)
+    with pytest.raises(NoRemoteError, match=f"{shelf}, .*no data"):
+        require_remote(root)
+    (shelf / "files").mkdir()
+    require_remote(root)
+    shelf.rename(tmp_path / "unmounted")
+    with pytest.raises(NoRemoteError, match=f"{shelf}, .*not exist"):
+        require_remote(root)
+    assert not shelf.exists()
+
+
+def test_worktree_shares_cache_and_remotes_of_a_repository_in_any_folder(tmp_path):
+    """The address of a folder with letters beyond ASCII, which DVC cannot write to its settings."""
+    root, worktree = tmp_path / "José 项目", tmp_path / "worktree"
+    for folder in (root, worktree):
+        (folder / ".dvc").mkdir(parents=True)
+    (root / ".dvc/config").write_text(
+        f"[core]\n    remote = store\n['remote \"store\"']\n    url = {root}/remote\n", encoding="utf-8"
+    )
+    share_settings(root, worktree)
+    settings = dvc_config(worktree)
+    assert settings["cache"]["dir"] == str(root / ".dvc/cache")
+    assert settings["core"]["remote"] == "store"
+    assert settings["remote"]["store"]["url"] == f"{root}/remote"
+    with local_settings(worktree) as edited:
+        edited["core"]["autostage"] = True
+    assert dvc_config(worktree)["core"]["autostage"] is True
+    assert dvc_config(worktree)["remote"]["store"]["url"] == f"{root}/remote"

@@ -1,0 +1,259 @@
+import json
+import re
+import subprocess
+
+import pytest
+
+from tests.project import GIT_IDENTITY
+from tests.tuneline.finished_project import FinishedProject
+from tests.tuneline.two_stages import sh
+from tuneline.repository.dvc import Lock, cached_file, changed_by_machine, read_lock
+from tuneline.repository.git import (
+    CLASSIFIER_PATH,
+    ForeignRepositoryError,
+    commit_of,
+    find_previous,
+    git,
+    registered,
+    require_own_repository,
+    unversioned,
+)
+from tuneline.repository.worktrees import run_git
+from tuneline.runtime.errors import StageError
+
+
+def test_repository_of_another_user_is_refused_with_gits_command_to_trust_it(tmp_path, monkeypatch):
+    root = tmp_path / "theirs"
+    sh(tmp_path, "git", "init", "--quiet", str(root))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own: as if it belonged to another user
+    for command in (git, run_git):
+        with pytest.raises(ForeignRepositoryError) as refused:
+            command(root, "rev-parse", "--show-toplevel")
+        assert f"git does not read {root}, because another user owns it" in refused.value.problem
+    advised = re.search(r"git config \S+ --add safe\.directory \S+", refused.value.hint)[0]
+    sh(tmp_path, *advised.split())
+    assert (
+        git(root, "rev-parse", "--show-toplevel")
+        == run_git(root, "rev-parse", "--show-toplevel")
+        == str(root)
+    )
+
+
+def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
+    first = project.git("rev-parse", "HEAD")
+    (project.root / "README.md").write_text("later\n")
+    project.commit("Write about it")
+    commit = commit_of(project.root, read_lock(project.root).out(CLASSIFIER_PATH))
+    assert (commit.sha, commit.subject) == (first, "Run the pipeline")
+
+
+def test_uncommitted_version_has_no_commit(project):
+    project.lock(seed=2)
+    assert commit_of(project.root, read_lock(project.root).out(CLASSIFIER_PATH)) is None
+
+
+def registered_names(project) -> list[str]:
+    version = read_lock(project.root).out(CLASSIFIER_PATH)
+    return registered(project.root, version, commit_of(project.root, version))
+
+
+def tag(project, name: str) -> None:
+    project.git("tag", "--annotate", name, "--message=A tag of the registry")
+
+
+def test_registered_names_are_those_of_the_models_own_version(project):
+    tag(project, "onnx@v0.1.0")
+    tag(project, "onnx#production#1")
+    assert registered_names(project) == ["onnx@v0.1.0", "onnx#production"]
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    assert registered_names(project) == []
+    tag(project, "onnx@v0.2.0")
+    project.git("tag", "unrelated")
+    assert registered_names(project) == ["onnx@v0.2.0"]
+
+
+def test_replaced_model_is_not_in_production_until_a_rollback(project):
+    first = project.git("rev-parse", "HEAD")
+    tag(project, "onnx#production#1")
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    tag(project, "onnx#production#2")
+    assert registered_names(project) == ["onnx#production"]
+    project.git("checkout", "--quiet", first)
+    assert registered_names(project) == []
+    tag(project, "onnx#production#3")
+    assert registered_names(project) == ["onnx#production"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "stages: null", "{ broken", "schema: '2.0'"])
+def test_empty_or_invalid_lock_has_no_entries(text):
+    lock = Lock(text)
+    assert lock.out(CLASSIFIER_PATH) is None
+    assert lock.params() == {}
+    assert lock.code() == {}
+
+
+def test_finished_project_is_a_repository_of_its_own(tmp_path):
+    """The tests above rely on it."""
+    project = FinishedProject(tmp_path).run_pipeline()
+    assert project.git("rev-parse", "--show-toplevel") == str(tmp_path)
+
+
+LOCK = """\
+stages:
+  train:
+    cmd: python -m stages.train
+    deps:
+    - {path: data/tokenized, md5: "1"}
+    - {path: data/tokenized/passed, md5: "4"}
+    - {path: stages/train, md5: "2"}
+    params: {params.yaml: {seed: 42}}
+    outs:
+    - {path: models/classifier, md5: "3"}
+  tokenize:
+    cmd: python -m stages.tokenize
+    outs:
+    - {path: data/tokenized, md5: "1"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ('"3"', '"30"', ["models/classifier"]),
+        ('"1"', '"10"', ["data/tokenized"]),
+        ('"4"', '"40"', []),
+        ("seed", "seed", []),
+    ],
+)
+def test_outs_that_differ_with_equal_inputs_are_changed_by_the_machine(old, new, changed):
+    assert changed_by_machine(Lock(LOCK.replace(old, new)), Lock(LOCK)) == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("seed: 42", "seed: 7"), ('"2"', '"20"'), ("stages.train\n", "stages.train --fast\n")]
+)
+def test_outs_that_differ_with_other_inputs_are_not_changed_by_the_machine(old, new):
+    assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
+
+
+def test_outs_without_a_committed_lock_are_not_changed_by_the_machine():
+    assert changed_by_machine(Lock(LOCK), Lock("")) == []
+
+
+def metrics(project) -> dict[str, float]:
+    return json.loads((project.root / "metrics/evaluate.json").read_text())
+
+
+def test_previous_result_of_a_committed_result_is_from_the_commit_before(project):
+    before = metrics(project)
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    previous = find_previous(project.root, metrics(project))
+    assert (previous.commit.subject, previous.metrics, previous.comparable) == (
+        "Run the pipeline",
+        before,
+        True,
+    )
+
+
+def test_previous_result_of_an_uncommitted_result_is_from_the_newest_commit(project):
+    project.run_pipeline(skill=3.0, seed=2)
+    assert find_previous(project.root, metrics(project)).commit.subject == "Run the pipeline"
+
+
+def test_first_result_has_no_previous_result(project):
+    assert find_previous(project.root, metrics(project)) is None
+
+
+def test_commits_with_the_same_metrics_are_skipped(project):
+    (project.root / "README.md").write_text("later\n")
+    project.commit("Write about it")
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    assert find_previous(project.root, metrics(project)).commit.subject == "Run the pipeline"
+
+
+def test_results_of_another_task_are_skipped_unless_they_are_named(project):
+    project.git("branch", "tickets")
+    project.change_params(**{"data.label_column": "urgency"})
+    project.run_pipeline(skill=3.0, seed=2).commit("Predict something else")
+    assert find_previous(project.root, metrics(project)) is None
+    assert find_previous(project.root, metrics(project), "tickets").commit.subject == "Run the pipeline"
+
+
+def test_reference_sets_the_commit(project):
+    project.git("branch", "base")
+    project.run_pipeline(skill=3.0, seed=2).commit("Learn more")
+    project.run_pipeline(skill=4.0, seed=3).commit("Learn even more")
+    assert find_previous(project.root, metrics(project), "base").commit.subject == "Run the pipeline"
+
+
+def test_results_on_other_rows_are_not_comparable(project):
+    project.rows = 200
+    project.run_pipeline(seed=2)
+    assert not find_previous(project.root, metrics(project)).comparable
+
+
+def test_results_on_another_split_are_not_comparable(project):
+    project.change_params(**{"evaluate.split": "validation"})
+    project.run_pipeline(skill=3.0, seed=2)
+    assert not find_previous(project.root, metrics(project)).comparable
+
+
+def test_file_of_the_previous_result_is_read_from_the_cache(project):
+    content = (project.root / "plots/evaluation/roc.csv").read_bytes()
+    project.run_pipeline(skill=3.0, seed=2)
+    previous = find_previous(project.root, metrics(project))
+    assert previous.file("plots/evaluation/roc.csv").read_bytes() == content
+    assert previous.file("plots/evaluation/absent.csv") is None
+    assert previous.file("models/classifier/config.json") is None, "its listing is not in the cache"
+
+
+def test_cache_folder_of_the_dvc_config_is_used(project):
+    (project.root / ".dvc/config").write_text("[cache]\n    dir = ../elsewhere\n")
+    (project.root / ".dvc/cache").rename(project.root / "elsewhere")
+    assert cached_file(project.root, read_lock(project.root).out("reports/predictions.parquet")) is not None
+
+
+def test_folder_without_git_has_no_previous_result(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git(tmp_path, "status") == ""
+    assert find_previous(tmp_path, {"accuracy": 1.0}) is None
+
+
+def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tmp_path):
+    """In one sentence, where before an experiment could not find dvc.yaml."""
+    outer, inner = tmp_path / "outer", tmp_path / "inner"
+    for folder in (outer, inner):
+        folder.mkdir()
+        subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+        subprocess.run(
+            ["git", "commit", "--quiet", "--allow-empty", "--message=Start"],
+            cwd=folder,
+            check=True,
+            env=GIT_IDENTITY,
+        )
+    require_own_repository(outer)
+    (outer / "project").mkdir()
+    with pytest.raises(StageError, match=f"subfolder of .*{outer}"):
+        require_own_repository(outer / "project")
+    add = ["git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "part"]
+    subprocess.run(add, cwd=outer, check=True, capture_output=True)
+    with pytest.raises(StageError, match=f"submodule of {outer}"):
+        require_own_repository(outer / "part")
+    (tmp_path / "plain").mkdir()
+    require_own_repository(tmp_path / "plain")  # without git, other commands say what is missing
+
+
+def test_unversioned_data_is_found(repository):
+    (repository / ".gitignore").write_text(
+        "/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n"
+    )
+    (repository / "data/source/mine").mkdir(parents=True)
+    (repository / "data/source/mine/all.csv").write_text("a\n")
+    (repository / "data/source/known.csv").write_text("b\n")
+    (repository / "models/source/bert").mkdir(parents=True)
+    (repository / "models/source/bert/config.json").write_text("{}")
+    sh(repository, "dvc", "add", "--quiet", "data/source/known.csv")
+    assert [str(path) for path in unversioned(repository)] == ["data/source/mine", "models/source/bert"]
+    sh(repository, "dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
+    assert unversioned(repository) == []

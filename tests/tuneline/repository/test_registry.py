@@ -1,0 +1,146 @@
+import subprocess
+import time
+from itertools import count
+
+import pytest
+from gto import api as gto
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuneline.repository.registry import TAG_FORMAT, RegistryTags, bump, version_key
+
+HISTORIES = {
+    "promotions": ["a@v0.1.0", "a#1", "b@v0.2.0", "b#2"],
+    "rollback": ["a@v0.1.0", "a#1", "b@v0.2.0", "b#2", "a#3"],
+    "more than nine": ["a@v0.1.0", "b@v0.2.0", *(f"{'ab'[number % 2]}#{number}" for number in range(1, 13))],
+    "unassigned": ["a@v0.1.0", "a#1", "b@v0.2.0", "b#2", "b!#3"],
+    "assigned again": ["a@v0.1.0", "a#1", "a!#2", "a#3"],
+    "all unassigned": ["a@v0.1.0", "a#1", "a!#2"],
+    "deregistered": ["a@v0.1.0", "a#1", "b@v0.2.0", "b#2", "b@v0.2.0!"],
+    "without a version": ["a#1"],
+}
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository whose tags are made in the given order, and a function that makes them."""
+
+    def git(*arguments: str, env: dict[str, str] | None = None) -> str:
+        identity = ["-c", "user.name=A", "-c", "user.email=a@localhost"]
+        return subprocess.run(
+            ["git", *identity, *arguments], cwd=tmp_path, env=env, check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "--quiet")
+    for name in "ab":
+        git("commit", "--quiet", "--allow-empty", f"--message={name}")
+        git("tag", name)
+    seconds = count(1_700_000_000)
+
+    def make(*events: str) -> None:
+        for event in events:
+            rest = event[1:]
+            name = f"onnx{rest}" if rest.startswith("@") else f"onnx#production{rest}"
+            git(
+                "tag",
+                "--annotate",
+                name,
+                event[0],
+                "--message=x",
+                env={"GIT_COMMITTER_DATE": f"@{next(seconds)} +0000"},
+            )
+
+    make.git = git
+    make.root = tmp_path
+    return make
+
+
+def read(repository) -> RegistryTags:
+    return RegistryTags.parse(repository.git("for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))["onnx"]
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_version_in_a_stage_is_the_one_that_gto_shows(repository, history):
+    repository(*history)
+    shown = {
+        (one["version"], one["commit_hexsha"]) for one in gto.show(str(repository.root), "onnx#production")
+    }
+    present = read(repository).in_stage("production")
+    assert ({(present.name, present.commit)} if present else set()) == shown
+
+
+def test_registered_versions_are_those_that_gto_shows(repository):
+    repository("b@v0.10.0", "a@v0.9.0")
+    assert [version.name for version in read(repository).versions] == ["v0.9.0", "v0.10.0"]
+    repository("b@v0.10.0!")
+    assert [version.name for version in read(repository).versions] == ["v0.9.0"]
+    assert read(repository).next_version() == "v0.11.0", "a number is not used twice"
+
+
+def test_tag_that_is_not_annotated_is_ignored_as_gto_does(repository):
+    repository("a@v0.1.0", "a#1")
+    repository.git("tag", "onnx#production#2", "b")
+    assert read(repository).in_stage("production").name == "v0.1.0"
+    assert read(repository).next_number() == 3, "the name is taken all the same"
+
+
+def test_dates_of_tags_decide_nothing(repository):
+    """The second promotion was made by a machine whose clock is behind."""
+    repository("a@v0.1.0", "a#1", "b@v0.2.0")
+    date = {"GIT_COMMITTER_DATE": "@1600000000 +0000"}
+    repository.git("tag", "--annotate", "onnx#production#2", "b", "--message=x", env=date)
+    assert read(repository).in_stage("production").name == "v0.2.0"
+    assert len(read(repository).succession("production")) == 2
+
+
+def test_other_tags_are_no_part_of_the_registry(repository):
+    repository("a@v0.1.0")
+    for name in ("v1.0", "onnx", "onnx@latest", "release@main", "onnx@deprecated"):
+        repository.git("tag", "--annotate", name, "a", "--message=x")
+    assert [tag.name for tag in read(repository).tags] == ["onnx@v0.1.0"]
+
+
+@given(st.tuples(*[st.integers(0, 20)] * 3), st.sampled_from(["", "-rc.1", "+build"]))
+def test_bumped_version_is_higher(numbers, more):
+    name = f"v{'.'.join(map(str, numbers))}{more}"
+    assert version_key(bump(name)) > version_key(name)
+
+
+def test_second_version_of_a_commit_is_named_and_its_removal_repairs_gto(repository):
+    repository("a@v0.1.0", "a#1", "a@v0.2.0", "b@v0.3.0")
+    with pytest.raises(Exception, match="Multiple versions"):
+        gto.show(str(repository.root))
+    ((version, surplus),) = read(repository).duplicates().items()
+    assert (version.name, surplus) == ("v0.1.0", ["onnx@v0.2.0"])
+    repository.git("tag", "--delete", *surplus)
+    assert gto.show(str(repository.root))
+    assert read(repository).duplicates() == {}
+
+
+def test_version_that_was_taken_back_and_its_successor_are_one_too_many(repository):
+    repository("a@v0.1.0", "a#1", "a@v0.1.0!", "a@v0.2.0")
+    ((version, surplus),) = read(repository).duplicates().items()
+    assert (version.name, surplus) == ("v0.2.0", ["onnx@v0.1.0", "onnx@v0.1.0!"])
+    repository.git("tag", "--delete", *surplus)
+    assert gto.show(str(repository.root))
+    assert read(repository).in_stage("production").name == "v0.2.0"
+
+
+def test_thousand_versions_take_no_longer_than_one_look_at_each(repository):
+    """What is in production is asked by every flow, and again for each message."""
+    number = 1000
+    lines = []
+    for position in range(1, number + 1):
+        commit = f"{position:040x}"
+        for name in (f"onnx@v0.{position}.0", f"onnx#production#{position}"):
+            lines.append(
+                f"{position + number:040x} {commit} {position} {name} Promoted (nothing): it is better."
+            )
+    tags = RegistryTags.parse("\n".join(lines))["onnx"]
+    started = time.process_time()
+    assert tags.in_stage("production").name == f"v0.{number}.0"
+    assert len(tags.succession("production")) == len(tags.ever_in("production")) == number
+    for version in tags.versions:
+        assert tags.version_of(version.commit) == version
+    assert tags.duplicates() == {}
+    assert time.process_time() - started < 1

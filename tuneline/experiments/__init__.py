@@ -1,0 +1,1 @@
+"""Trainings with other parameters: in progress, finished, and compared."""

@@ -1,1 +1,0 @@
-"""Facts about the repository: git, DVC, registry, scored files. No stage depends on it."""

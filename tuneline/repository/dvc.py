@@ -1,0 +1,488 @@
+"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, settings, the graph.
+
+Importing DVC takes a second, so a function imports what it needs of it, and what needs most of it is a
+program of its own: ``python -m tuneline.repository.dvc graph`` in the root of a project prints the stages and
+sources of ``dvc.yaml``, each after those it depends on. ``remote.py`` has what concerns the DVC remote.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from tuneline.paths import BASE, RAW
+from tuneline.runtime.terminal import say, visible
+
+CODE_FOLDERS = ("project/", "stages/", "tuneline/")
+"""Folders with the code that stages depend on."""
+
+
+@lru_cache(maxsize=16)
+def load_yaml(text: str) -> Any:
+    """Return the content of a YAML file, which must not be changed.
+
+    It is kept, because a run reads the same ``dvc.lock`` ten times. Parsed as DVC does, by the C library
+    where it is installed: ``dvc.lock`` in 0.04 s instead of 0.17.
+
+    Raises:
+        YAMLError: It is not valid YAML.
+    """
+    return YAML(typ="safe").load(text)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One version of ``dvc.lock``: commands, parameters, and the hashes of dependencies and outs."""
+
+    text: str = field(repr=False)
+
+    @cached_property
+    def stages(self) -> Mapping[str, Any]:
+        """Stages by name; empty if the file is empty or invalid YAML."""
+        try:
+            loaded = load_yaml(self.text)
+        except YAMLError:
+            return {}
+        if not isinstance(loaded, dict):
+            return {}
+        return dict(loaded.get("stages") or {})
+
+    def out(self, path: str) -> str | None:
+        """Return the hash of an out, as DVC writes it; ``None`` if no stage has that out."""
+        for stage in self.stages.values():
+            for out in stage.get("outs", []):
+                if out["path"] == path:
+                    md5: str = out["md5"]
+                    return md5
+        return None
+
+    def size(self, path: str) -> int | None:
+        """Return the bytes of an out, of all files of a folder together; ``None`` if they are unknown."""
+        for stage in self.stages.values():
+            for out in stage.get("outs", []):
+                if out["path"] == path:
+                    size: int | None = out.get("size")
+                    return size
+        return None
+
+    def dep(self, stage: str, path: str) -> str | None:
+        """Return the hash of a dependency that a stage ran with, as DVC writes it.
+
+        ``None`` if the stage has no such dependency.
+        """
+        for dep in self.stages.get(stage, {}).get("deps", []):
+            if dep["path"] == path:
+                md5: str = dep["md5"]
+                return md5
+        return None
+
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
+        listed = []
+        for stage in self.stages.values():
+            listed += stage.get("params", {}).values()
+        return by_key(listed)
+
+    def outs(self) -> dict[str, str]:
+        """Return the hash of every out, by path."""
+        return _outs(self.stages)
+
+    def consistent(self) -> "Lock":
+        """Return the lock without stages that ran on outs of another version, and without what needs them."""
+        made = set(self.outs())
+        stages = dict(self.stages)
+        # What a removed stage made is missing for the stages after it, so they are found in the next round.
+        while True:
+            outdated = _outdated(stages, made)
+            if not outdated:
+                break
+            for name in outdated:
+                del stages[name]
+        if len(stages) == len(self.stages):
+            return self
+        return Lock(json.dumps({"stages": stages}))
+
+    def upstream(self, stage: str) -> set[str]:
+        """Return a stage and all stages that it needs."""
+        upstream = set()
+        waiting = [stage]
+        while waiting:
+            name = waiting.pop()
+            upstream.add(name)
+            deps = [f"{dep['path']}/" for dep in self.stages.get(name, {}).get("deps", [])]
+            for maker, entry in self.stages.items():
+                outs = [f"{out['path']}/" for out in entry.get("outs", [])]
+                if maker not in upstream and _overlap(deps, outs):
+                    waiting.append(maker)
+        return upstream
+
+    def reported_rows(self) -> tuple[str | None, Any]:
+        """Return what determines the rows of ``reports/predictions.parquet``.
+
+        These are the hash of the raw splits, and the reported split.
+        """
+        return self.out(RAW.as_posix()), self.params().get("evaluate.split")
+
+    def inputs(self) -> dict[str, Any]:
+        """Return command, parameters and hashes of external dependencies by stage.
+
+        On one machine, they determine all outs.
+        """
+        outs = self.outs()
+        inputs = {}
+        for name, stage in self.stages.items():
+            external = {}
+            for dep in stage.get("deps", []):
+                if dep["path"] not in outs:  # no stage makes it
+                    external[dep["path"]] = dep["md5"]
+            inputs[name] = (stage.get("cmd"), stage.get("params"), external)
+        return inputs
+
+    def code(self) -> dict[str, str]:
+        """Return the hash of every file and folder of code that a stage ran with, by path."""
+        code = {}
+        for stage in self.stages.values():
+            for dep in stage.get("deps", []):
+                if dep["path"].startswith(CODE_FOLDERS):
+                    code[dep["path"]] = dep["md5"]
+        return dict(sorted(code.items()))
+
+
+def by_key(stages: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the parameters that stages list, by dotted key, also where a stage lists a whole section."""
+    params: dict[str, Any] = {}
+    for listed in stages:
+        for key, value in listed.items():
+            is_section = isinstance(value, dict) and "." not in key
+            if not is_section:
+                params[key] = value
+                continue
+            for name, entry in value.items():
+                params[f"{key}.{name}"] = entry
+    return params
+
+
+def _outs(stages: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hash of every out of some stages, by path."""
+    outs = {}
+    for stage in stages.values():
+        for out in stage.get("outs", []):
+            outs[out["path"]] = out["md5"]
+    return outs
+
+
+def _overlap(deps: Sequence[str], outs: Sequence[str]) -> bool:
+    """Return True if a dependency is an out, in an out, or contains one; the paths end with a slash."""
+    for dep in deps:
+        for out in outs:
+            if dep.startswith(out) or out.startswith(dep):
+                return True
+    return False
+
+
+def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
+    """List the stages that depend on an out, one of ``made``, whose hash is another one in ``stages``."""
+    outs = _outs(stages)
+    outdated = []
+    for name, stage in stages.items():
+        for dep in stage.get("deps", []):
+            path = dep["path"]
+            if path in made and outs.get(path) != dep.get("md5"):
+                outdated.append(name)
+                break
+    return outdated
+
+
+def read_lock(root: Path) -> Lock:
+    """Return ``dvc.lock`` of the working tree; empty if there is none."""
+    path = root / "dvc.lock"
+    if not path.exists():
+        return Lock("")
+    return Lock(path.read_text(encoding="utf-8"))
+
+
+def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
+    """Return the paths of outs that differ although commands, parameters, code and data are equal.
+
+    The remaining cause is the machine: another kind of processor, number of threads, or build of torch. Empty
+    if any input differs.
+    """
+    if not committed.stages or current.inputs() != committed.inputs():
+        return []
+    committed_outs = committed.outs()
+    changed = []
+    for path, md5 in current.outs().items():
+        if md5 != committed_outs.get(path):
+            changed.append(path)
+    return changed
+
+
+def is_lock(file: Path) -> bool:
+    """Return True if a file has what DVC expects of ``dvc.lock``; a full disk leaves it empty."""
+    from dvc.exceptions import DvcException
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from dvc.utils.strictyaml import load
+
+    try:
+        load(str(file), COMPILED_LOCKFILE_SCHEMA)
+    except DvcException:
+        return False
+    return True
+
+
+def dvc_config(root: Path) -> dict[str, Any]:
+    """Return DVC's settings in a checkout: all levels merged, relative addresses resolved."""
+    from dvc.config import Config  # takes a fifth of a second to import
+
+    return dict(Config(dvc_dir=str(root / ".dvc")))
+
+
+def default_remote(root: Path) -> str | None:
+    """Return the name of the default remote; ``None`` if there is none."""
+    name: str | None = dvc_config(root).get("core", {}).get("remote")
+    return name
+
+
+class NoRemoteError(Exception):
+    """There is no DVC remote."""
+
+
+def require_remote(root: Path) -> None:
+    """Check that there is a default remote that can be used, else raise ``NoRemoteError``.
+
+    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote
+    afterwards. So it is with an empty mount point: results on a branch of ``origin`` had their data pushed
+    before, and a folder without any is not the one they went to.
+    """
+    if not default_remote(root):
+        raise NoRemoteError(
+            "DVC has no default remote. Set one (`dvc remote add --default NAME URL`), or run with"
+            " push=false."
+        )
+    folder = remote_folder(root)
+    if folder is None:
+        return
+    if not folder.is_dir():
+        raise NoRemoteError(
+            f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir"
+            f" {folder}"
+        )
+    stored = folder / "files"
+    if not stored.is_dir() and _has_pushed_results(root):
+        raise NoRemoteError(
+            f"{folder}, the folder of the DVC remote, has no data, but origin has results. Mount its disk."
+            f" If this is a new remote: mkdir {stored}"
+        )
+
+
+def _has_pushed_results(root: Path) -> bool:
+    command = ["git", "for-each-ref", "--count=1", "refs/remotes/origin/runs/"]
+    return bool(subprocess.run(command, cwd=root, capture_output=True, check=False).stdout)
+
+
+def remote_folder(root: Path) -> Path | None:
+    """Return the folder of the default remote; ``None`` if there is no remote, or it is not a folder."""
+    from dvc.fs import LocalFileSystem, get_cloud_fs
+
+    name = default_remote(root)
+    if not name:
+        return None
+    kind, _, path = get_cloud_fs(dvc_config(root), name=name)
+    if kind is not LocalFileSystem:
+        return None
+    return Path(path)
+
+
+def is_weights(path: str) -> bool:
+    """Return True for an out that a training made, and can make again from its commit.
+
+    The base model is none.
+    """
+    return Path(path).is_relative_to(BASE.parent) and not Path(path).is_relative_to(BASE)
+
+
+def cache_folder(root: Path) -> Path:
+    """Return the folder of the cache, which may be in another clone."""
+    return Path(dvc_config(root).get("cache", {}).get("dir") or root / ".dvc" / "cache")
+
+
+def share_settings(root: Path, worktree: Path) -> None:
+    """Write the local settings of a worktree: the cache of the repository, and its remotes.
+
+    The addresses of the remotes are valid from there.
+    """
+    settings = dvc_config(root)
+    local = root / ".dvc" / "config.local"
+    if local.exists():
+        shutil.copy(local, worktree / ".dvc" / "config.local")
+    with local_settings(worktree) as edited:
+        edited.setdefault("cache", {})["dir"] = str(cache_folder(root))
+        edited.setdefault("core", {})["check_update"] = False
+        default = settings["core"].get("remote")
+        if default:  # the commit of the worktree may be older than the remote
+            edited["core"]["remote"] = default
+        for name, remote in settings["remote"].items():
+            edited.setdefault(f'remote "{name}"', {})["url"] = remote["url"]
+
+
+@contextmanager
+def local_settings(root: Path) -> Iterator[dict[str, Any]]:
+    """Yield the sections of ``.dvc/config.local`` to change them, and write the file.
+
+    ``dvc config`` writes ASCII, so it cannot write the path of a folder with any other letter.
+    """
+    from configobj import ConfigObj  # type: ignore[import-untyped]
+
+    settings = ConfigObj(str(root / ".dvc" / "config.local"), encoding="utf-8", default_encoding="utf-8")
+    yield settings
+    settings.write()
+
+
+def cached_out(root: Path, lock: Lock, path: str) -> Path | None:
+    """Return where the cache has a file that is an out, or that is in a folder that is an out.
+
+    ``None`` if it is not in the cache.
+    """
+    md5 = lock.out(path)
+    if md5:
+        return cached_file(root, md5)
+    folder, _, name = path.rpartition("/")
+    files = cached_folder(root, lock, folder) or {}
+    return files.get(name)
+
+
+def cached_folder(root: Path, lock: Lock, path: str) -> dict[str, Path | None] | None:
+    """Return where the cache has the files of a folder that is an out, by their names in the folder.
+
+    The value is ``None`` for a file that the cache lacks. ``None`` instead of a mapping if the path is not
+    such a folder, or the cache lacks its listing, or has a damaged one.
+    """
+    md5 = lock.out(path)
+    if md5 is None or not md5.endswith(".dir"):
+        return None
+    listing = cached_file(root, md5)
+    if listing is None or not is_intact(listing):
+        return None
+    cache = cache_folder(root)
+    entries = json.loads(listing.read_text(encoding="utf-8"))
+    return {entry["relpath"]: file_in_cache(cache, entry["md5"]) for entry in entries}
+
+
+def cached_file(root: Path, md5: str) -> Path | None:
+    """Return where the cache has a file or a folder's listing with that hash; ``None`` if it lacks it."""
+    return file_in_cache(cache_folder(root), md5)
+
+
+def file_in_cache(cache: Path, md5: str) -> Path | None:
+    """Return where a cache has a file or a folder's listing with that hash; ``None`` if it lacks it.
+
+    ``cache`` is what ``cache_folder`` returns, which reads DVC's settings.
+    """
+    path = Path(
+        f"{cache}/files/md5/{md5[:2]}/{md5[2:]}"
+    )  # with three slashes, it would take three times as long
+    return path if path.is_file() else None
+
+
+def is_intact(cached: Path) -> bool:
+    """Return True if a file of the cache has the content that its name, the MD5 of the content, says."""
+    return md5_of(cached) == f"{cached.parent.name}{cached.name}".removesuffix(".dir")
+
+
+def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
+    """Yield the objects of the cache that ``dvc.lock`` names, listings before their files.
+
+    Yields:
+        The path of what the object holds, and the file in the cache.
+    """
+    cache = cache_folder(root)
+    for path, md5 in lock.outs().items():
+        stored = file_in_cache(cache, md5)
+        if stored is None:
+            continue
+        yield path, stored
+        if stored.suffix == ".dir" and is_intact(stored):
+            for entry in json.loads(stored.read_bytes()):
+                file = file_in_cache(cache, entry["md5"])
+                if file is not None:
+                    yield f"{path}/{entry['relpath']}", file
+
+
+def folder_hash(folder: Path) -> str:
+    """Return the hash that DVC gives a folder: the MD5 of the list of its files with their MD5s."""
+    names = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            names.append(path.relative_to(folder).as_posix())
+
+    # As DVC writes it: sorted by the names, keys in the order of the alphabet.
+    entries = [{"md5": md5_of(folder / name), "relpath": name} for name in sorted(names)]
+    listing = json.dumps(entries)
+    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
+
+
+def md5_of(path: Path) -> str:
+    """Return the hash that DVC gives a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def present_hashes(root: Path, files: Sequence[Path]) -> dict[Path, str]:
+    """Return the hash that DVC gives what lies in the working tree, for each ``.dvc`` file that has its data.
+
+    DVC remembers hashes, so a large folder is read again only if it has changed.
+    """
+    if not files:
+        return {}
+    from dvc.repo import Repo
+
+    hashes = {}
+    with Repo(str(root)) as repo:
+        for file in files:
+            (out,) = repo.stage.load_one(str(root.resolve() / file)).outs
+            if out.exists:
+                hashes[file] = str(out.get_hash().value)
+    return hashes
+
+
+def main() -> None:
+    """Run the command line."""
+    from dvc.exceptions import DvcException
+
+    if sys.argv[1:] != ["graph"]:
+        sys.exit(f"{' '.join(sys.argv[1:])} is no verb of this program.")
+    try:
+        say("\n".join(graph(Path())))
+    except DvcException as error:
+        sys.exit(visible(f"ERROR: {error}"))
+
+
+def graph(root: Path) -> list[str]:
+    """List what ``dvc.yaml`` and ``.dvc`` files define: ``stage NAME`` or ``source FILE``.
+
+    Each comes after what it depends on.
+    """
+    from dvc.repo import Repo
+
+    with Repo(str(root)) as repo:
+        edges = {stage: set(repo.index.graph.successors(stage)) for stage in repo.index.graph}
+        lines = []
+        for stage in TopologicalSorter(edges).static_order():
+            kind = "source" if stage.is_data_source else "stage"
+            lines.append(f"{kind} {stage.addressing}")
+        return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,538 @@
+"""Facts from git: commits, the version of the model, its commit and names in the registry, earlier results.
+
+And what is wrong in a working tree: metrics of another run, and data and weights of the user that neither git
+nor DVC has.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tuneline.core.yaml_files import read_yaml
+from tuneline.params.model import is_folder
+from tuneline.params.params_file import get_value
+from tuneline.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
+from tuneline.repository.dvc import Lock, cached_folder, cached_out, is_intact, load_yaml, md5_of, read_lock
+from tuneline.repository.programs import dvc_error
+from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
+from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.terminal import visible
+from tuneline.runtime.wording import first_of
+
+EVALUATED = "metrics/evaluate.json"
+CLASSIFIER_PATH = "models/classifier"
+OF_A_RESULT = ("params.yaml", "dvc.lock", "metrics", "conf", "data", "models", "project")
+"""What git has to have of a result, so that others can repeat it.
+
+In ``data`` and ``models``, that is only what git does not ignore.
+"""
+COMMIT = f"git add {' '.join(OF_A_RESULT)} && git commit"
+_FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
+REMOTE_TIMEOUT = 30.0
+"""Seconds that ``origin`` and the DVC remote each have to answer."""
+
+
+class ForeignRepositoryError(StageError):
+    """Git does not read a repository, because it belongs to another user.
+
+    Its settings can name programs, which would run as this user.
+    """
+
+
+def refuse_foreign(message: str) -> None:
+    """Raise an error if that is why a git command failed.
+
+    Args:
+        message: What git said, in English.
+
+    Raises:
+        ForeignRepositoryError: The hint has git's command with which this user trusts the repository.
+    """
+    advice = _SAFE_DIRECTORY.search(message)
+    if advice is None:
+        return
+    raise ForeignRepositoryError(
+        f"git does not read {advice['path']}, because another user owns it.",
+        f"If you trust it: {advice['command']}   (or run this as its owner)",
+    )
+
+
+_SAFE_DIRECTORY = re.compile(
+    r"(?P<command>git config --global --add safe\.directory '?(?P<path>.+?)'?)\s*$", re.MULTILINE
+)
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what a git command prints; empty if it fails or git is not installed.
+
+    Raises:
+        ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
+    """
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return ""
+    if done.returncode:
+        refuse_foreign(done.stderr)
+        return ""
+    return done.stdout.strip()
+
+
+def require_own_repository(root: Path) -> None:
+    """Refuse a project that is a part of another git repository.
+
+    Every result is traced to a commit of the project. Experiments and flows check out whole commits, and
+    expect the project in their root.
+
+    Raises:
+        StageError: The project is in a subfolder, or is a submodule.
+    """
+    top = git(root, "rev-parse", "--show-toplevel")
+    superproject = git(root, "rev-parse", "--show-superproject-working-tree")
+    hint = "Clone it to a folder of its own, outside of another repository."
+    if top and Path(top).resolve() != root.resolve():
+        raise StageError(
+            f"{root.resolve()} is a subfolder of the git repository {top}: a project is a repository of its"
+            " own.",
+            hint,
+        )
+    if superproject:
+        raise StageError(
+            f"{root.resolve()} is a submodule of {superproject}: a project is a repository of its own.", hint
+        )
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit: its full and short hash, date (``YYYY-MM-DD``) and subject."""
+
+    sha: str
+    short: str
+    date: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.short} {self.date} {self.subject}"
+
+
+def commits(root: Path, *arguments: str) -> list[Commit]:
+    """Return the commits that ``git log`` lists for the given arguments, newest first."""
+    lines = git(root, "log", f"--format={_FIELDS}", *arguments).splitlines()
+    return [Commit(*line.split("\x1f", 3)) for line in lines]
+
+
+def lock_at(root: Path, revision: str) -> Lock:
+    """Return ``dvc.lock`` of a commit; empty if it has none."""
+    return Lock(git(root, "show", f"{revision}:dvc.lock"))
+
+
+class ArtifactError(Exception):
+    """``dvc.yaml`` does not list an artifact."""
+
+
+def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
+    """Return the path of an artifact in ``dvc.yaml`` of a commit, else of the working tree.
+
+    Raises:
+        ArtifactError: No artifact has that name.
+    """
+    text = ""
+    where = str(root)
+    if commit:
+        text = git(root, "show", f"{commit}:{PIPELINE}")
+        where = commit[:12]
+    elif (root / PIPELINE).exists():
+        text = (root / PIPELINE).read_text(encoding="utf-8")
+
+    pipeline = load_yaml(text) or {}
+    artifacts = pipeline.get("artifacts", {})
+    if name not in artifacts:
+        raise ArtifactError(
+            f"dvc.yaml of {where} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it."
+        )
+    return str(artifacts[name]["path"])
+
+
+def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it.
+
+    The sizes of its files are compared; nothing is fetched.
+    """
+    try:
+        path = artifact_path(root, artifact, commit)
+    except ArtifactError as missing_artifact:
+        return str(missing_artifact)
+    if lock_at(root, commit).out(path) is None:
+        return f"dvc.lock of {commit[:12]} does not list it"
+
+    # A program of its own: a remote that does not answer is given up.
+    command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "lacks", commit, path]
+    try:
+        done = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        return f"the DVC remote did not answer within {REMOTE_TIMEOUT:g} seconds"
+    if done.returncode == 0:
+        return done.stdout.strip() or None
+
+    reason = f"exit code {done.returncode}"
+    if done.stderr.strip():
+        reason = dvc_error(done.stderr).splitlines()[0]
+    return f"the DVC remote cannot be asked ({reason})"
+
+
+def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why DVC's cache does not have an artifact; ``None`` if it has all files.
+
+    The files are read only if their sizes are not those in ``dvc.lock``.
+    """
+    try:
+        path = artifact_path(root, artifact, commit)
+    except ArtifactError as missing_artifact:
+        return str(missing_artifact)
+    lock = lock_at(root, commit)
+    files = cached_folder(root, lock, path)
+    if files is None:  # the artifact is one file
+        files = {path: cached_out(root, lock, path)}
+
+    cached = []
+    for file in files.values():
+        if file is None:
+            return "DVC's cache does not have its files"
+        cached.append(file)
+    size = sum(file.stat().st_size for file in cached)
+    if size == (lock.size(path) or size):
+        return None
+    for name, file in zip(files, cached, strict=True):
+        if not is_intact(file):
+            return f"{name} in DVC's cache is damaged ({file})"
+    return None
+
+
+def messages_of(root: Path, commits: Sequence[str]) -> dict[str, str]:
+    """Return the message of each commit, by its hash."""
+    if not commits:
+        return {}
+    printed = git(root, "log", "--no-walk=unsorted", "-z", "--format=%H%n%B", *dict.fromkeys(commits))
+    messages = {}
+    for entry in printed.split("\0"):
+        sha, _, message = entry.partition("\n")
+        messages[sha] = message
+    return messages
+
+
+def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
+    """Return that no decision of the gate brought a version into a stage, and who did.
+
+    ``None`` if a decision did, or the stage is empty.
+
+    Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a
+    version that the gate promoted before is covered by that decision.
+    """
+    version = tags.in_stage(stage)
+    if version is None:
+        return None
+
+    assignments = tags.assignments_of(version, stage)
+    message = git(root, "log", "-1", "--format=%B", version.commit)
+    if any(tag.is_of_run(message) for tag in assignments):
+        return None
+
+    decision = decision_in(message)
+    reason = "no gate judged it"
+    if decision in {"rejected", "withheld"}:
+        reason = f"its run was {decision}"
+    return (
+        f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({reason}):"
+        f" {made_by(root, assignments[-1])}"
+    )
+
+
+def made_by(root: Path, tag: RegistryTag) -> str:
+    """Return who made a tag, when and why, for people."""
+    since = datetime.fromtimestamp(tag.date, UTC)
+    return visible(f"{tagger_of(root, tag)}, {since:%Y-%m-%d %H:%M} UTC: {tag.message}")
+
+
+def tagger_of(root: Path, tag: RegistryTag) -> str:
+    """Return the name and address of the person or program that made a tag."""
+    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}")
+    return visible(tagger) or "unknown"
+
+
+def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, float]:
+    """Return the metrics of a stage in a commit; empty if it has none."""
+    try:
+        return dict(json.loads(git(root, "show", f"{revision}:metrics/{stage}.json")))
+    except ValueError:
+        return {}
+
+
+def commit_of(root: Path, version: str) -> Commit | None:
+    """Return the commit that added a version of the model to ``dvc.lock``.
+
+    ``None`` if HEAD does not have that version.
+    """
+    if version not in git(root, "show", "HEAD:dvc.lock"):
+        return None
+    # git's -S lists commits that change how often the hash occurs: the latest of them added it.
+    changing = commits(root, "-1", f"-S{version}", "--", "dvc.lock")
+    return changing[0] if changing else None
+
+
+def registries(root: Path) -> dict[str, RegistryTags]:
+    """Return the model registry of each artifact, by its name."""
+    return RegistryTags.parse(git(root, "for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))
+
+
+def registered(root: Path, version: str, commit: Commit) -> list[str]:
+    """Return the names of a model in the registry: its versions, and the stages it is in now.
+
+    For example ``onnx@v0.2.0`` and ``onnx#production``.
+
+    Args:
+        root: Working tree of the repository.
+        version: Hash of the model in ``dvc.lock``.
+        commit: The commit that added it.
+    """
+    # The tagged commits since then whose ``dvc.lock`` still has the model.
+    option = f"--contains={commit.sha}"
+    tagged = sorted(set(git(root, "for-each-ref", option, "--format=%(*objectname)", "refs/tags").split()))
+    with_model = set()
+    if tagged:
+        # One program for all: there may be hundreds of versions.
+        matches = git(
+            root, "grep", "--name-only", "--fixed-strings", "-e", version, *tagged, "--", "dvc.lock"
+        )
+        for match in matches.splitlines():
+            with_model.add(match.partition(":")[0])
+
+    versions = []
+    stages = []
+    for artifact, tags in registries(root).items():
+        for registered_version in tags.versions:
+            if registered_version.commit in with_model:
+                versions.append(f"{artifact}@{registered_version.name}")
+        for stage in tags.stages:
+            in_stage = tags.in_stage(stage)
+            if in_stage is not None and in_stage.commit in with_model:
+                stages.append(f"{artifact}#{stage}")
+    return sorted(versions) + sorted(stages)
+
+
+@dataclass(frozen=True)
+class PreviousResult:
+    """The result of another commit.
+
+    Attributes:
+        commit: The commit.
+        metrics: Its metrics of the stage evaluate.
+        comparable: True if they were measured on the same raw data and split as in the working tree.
+        lock: Its ``dvc.lock``.
+        root: Working tree of the repository, whose cache may have its files.
+    """
+
+    commit: Commit
+    metrics: dict[str, float]
+    comparable: bool
+    lock: Lock
+    root: Path
+
+    def file(self, path: str) -> Path | None:
+        """Return where DVC's cache has a file of that commit; ``None`` if it is not in the cache.
+
+        Nothing is fetched.
+        """
+        return cached_out(self.root, self.lock, path)
+
+
+TASK = ("source", "path", "name", "text_columns", "label_column", "task")
+"""Parameters of the section ``data`` that differ for another task, whose rows are compared with no others."""
+
+
+def task_settings(lock: Lock) -> list[object] | None:
+    """Return the values of ``TASK`` in ``dvc.lock``; ``None`` without data."""
+    if lock.out(RAW.as_posix()) is None:
+        return None
+    params = lock.params()
+    return [params.get(f"data.{name}") for name in TASK]
+
+
+def find_previous(
+    root: Path, current: Mapping[str, float], reference: str | None = None
+) -> PreviousResult | None:
+    """Return the result of ``reference``, by default of the newest commit of this task with other metrics.
+
+    ``None`` if there is none.
+    """
+    if reference:
+        candidates = commits(root, "-1", reference, "--")
+    else:
+        candidates = commits(root, "-100", "--", EVALUATED)
+
+    current_lock = read_lock(root)
+    for commit in candidates:
+        metrics = metrics_at(root, commit.sha)
+        if not metrics:  # the commit has none
+            continue
+        lock = lock_at(root, commit.sha)
+        if not reference:
+            same_task = task_settings(lock) in (None, task_settings(current_lock))
+            if metrics == current or not same_task:
+                continue
+        rows = lock.reported_rows()
+        comparable = rows == current_lock.reported_rows() and None not in rows
+        return PreviousResult(commit, metrics, comparable, lock, root)
+    return None
+
+
+MARK = "tuneline-result"
+"""Name of the ``meta`` element of the page with the key of the result that it shows."""
+MOST_KEYS = 5
+SETTINGS = ("data", "tokenize", "model", "train", "evaluate")
+"""Sections of ``params.yaml`` that make a result another one; ``seed`` is a value of its own."""
+
+
+def result_key(root: Path, lock: Lock) -> str:
+    """Return a key of what a page shows: the model in ``dvc.lock``, and the metrics in the working tree."""
+    # Not the whole ``dvc.lock``: it also has the stage that writes the page.
+    digest = hashlib.sha256(str(lock.out(CLASSIFIER_PATH)).encode())
+    for stage in ("train", "evaluate", "compare"):
+        path = root / METRICS / f"{stage}.json"
+        digest.update(path.read_bytes() if path.exists() else b"-")
+    return digest.hexdigest()
+
+
+def is_of_this_result(root: Path, lock: Lock, page: Path) -> bool:
+    """Return True if a page shows the present result."""
+    meta = f'<meta name="{MARK}" content="{result_key(root, lock)}">'
+    return meta in page.read_text(encoding="utf-8", errors="replace")
+
+
+def outdated(root: Path, lock: Lock) -> str | None:
+    """Return one sentence about a result that is out of date; ``None`` if it is not.
+
+    Either the metrics are of another model than the present one, or parameters have changed since the run.
+    """
+    # The metrics of the working tree, and of the lock.
+    recorded = lock.out(EVALUATED)
+    path = root / EVALUATED
+    if recorded and path.exists() and recorded != md5_of(path):
+        return (
+            f"{EVALUATED} is of another run than dvc.lock. Run `dvc repro`; or `git checkout {EVALUATED}"
+            " dvc.lock`."
+        )
+
+    # The model that was scored, and the model of the lock.
+    scored = lock.dep("evaluate", CLASSIFIER_PATH)
+    if scored and scored != lock.out(CLASSIFIER_PATH):
+        return "The metrics are of the model before this one, which is not evaluated yet. Run `dvc repro`."
+
+    changed = changed_params(root, lock)
+    if changed:
+        names = first_of(changed, MOST_KEYS)
+        return (
+            f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
+        )
+    return None
+
+
+def changed_params(root: Path, lock: Lock) -> list[str]:
+    """Return the keys whose values in ``params.yaml`` are not the values of the run.
+
+    None if the file is missing or invalid.
+    """
+    try:
+        params = read_yaml(root / PARAMS)
+    except ParamsError:
+        return []
+    if not isinstance(params, dict):
+        return []
+    return other_params(params, lock)
+
+
+def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
+    """Return the keys whose values in the content of a parameter file are not the values of a run."""
+    # Only keys count that both have.
+    now = {"seed": params.get("seed")}
+    for name in SETTINGS:
+        section = params.get(name) or {}
+        for key, value in section.items():
+            now[f"{name}.{key}"] = value
+    return [key for key, value in lock.params().items() if key in now and now[key] != value]
+
+
+def uncommitted(root: Path) -> list[str]:
+    """List the files that a result needs and git has never seen.
+
+    Without them nobody can repeat the commit of this result.
+    """
+    listed = git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *OF_A_RESULT)
+    return [name for name in listed.split("\x00") if name]
+
+
+def unversioned(root: Path) -> list[Path]:
+    """List the files and folders in ``data/source`` and ``models/source`` that only this working tree has.
+
+    Git and DVC together lack a part of them. None without DVC.
+    """
+    if not (root / ".dvc").is_dir():
+        return []
+    paths = []
+    for folder in (SOURCE, BASE_SOURCE):
+        for entry in sorted((root / folder).glob("*")):
+            path = entry.relative_to(root)
+            if path.suffix != ".dvc" and not _is_versioned(root, path):
+                paths.append(path)
+    return paths
+
+
+def _is_versioned(root: Path, path: Path) -> bool:
+    """Return True if DVC has each file of a path that git ignores; git has, or will have, the others."""
+    options = ["--others", "--ignored", "--exclude-standard", "-z"]
+    ignored = git(root, "ls-files", *options, "--", str(path)).split("\x00")
+    return all(file_of_dvc(root, Path(name)) for name in ignored if name)
+
+
+def file_of_dvc(root: Path, path: Path) -> Path | None:
+    """Return the file or folder with a ``.dvc`` file that is a path or contains it; ``None`` if none does."""
+    for tracked in (path, *path.parents):
+        if tracked.name and (root / f"{tracked}.dvc").is_file():
+            return tracked
+    return None
+
+
+def named(params: Mapping[str, Any]) -> list[Path]:
+    """Return the user's files and folders that parameters name: data, and weights that are not of the hub."""
+    paths = []
+    for key in ("model.checkpoint", "tokenize.tokenizer"):
+        name = get_value(params, key)
+        if isinstance(name, str) and is_folder(name):
+            paths.append(Path(name))
+    if get_value(params, "data.source") == "files":
+        data_path = get_value(params, "data.path") or ""
+        paths.append(SOURCE / str(data_path))
+    return paths
+
+
+def missing(root: Path, params: Mapping[str, Any]) -> list[Path]:
+    """Return the files and folders that parameters name and that neither git nor DVC has."""
+    needed = named(params)
+    return [path for path in unversioned(root) if _overlaps(path, needed)]
+
+
+def _overlaps(path: Path, needed: Sequence[Path]) -> bool:
+    """Return True if a path is one of the others, in one of them, or contains one."""
+    return any(path.is_relative_to(folder) or folder.is_relative_to(path) for folder in needed)

@@ -1,0 +1,379 @@
+"""The model registry: git tags in gto's format, read in one order for all who ask what is in production.
+
+``onnx@v0.2.0`` registers the commit that it is on as a version; ``onnx#production#2`` assigns a commit to a
+stage, and ``onnx#production!#3`` takes it out again. While a commit is in ``production-hold``, nothing is
+promoted to ``production``; the message of that tag says why. Assignments are ordered by their number. The
+dates of tags come from the clocks of several machines, and decide nothing. That is why these tags are read
+here and not with gto, which orders by dates: its commands (``gto show``), which come with DVC, are the
+user's, and print the same.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Self
+
+from tuneline.runtime.terminal import visible
+
+TAG_FORMAT = "%(objectname) %(*objectname) %(creatordate:unix) %(refname:strip=2) %(contents:subject)"
+"""Format of ``git for-each-ref`` that ``RegistryTags.parse`` reads."""
+FIRST_VERSION = "v0.1.0"
+HOLD = "-hold"
+"""End of the name of the stage whose assignments stop promotions to another."""
+
+_DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
+"""Start of the gate's decision in the message of a run's commit or of its tags.
+
+``flows/promotion/gate.py`` writes them.
+"""
+_NAME = re.compile(
+    r"(?P<artifact>[\w./=-]+)"
+    r"(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))"
+    r"(?P<cancels>!?)"
+    r"(#(?P<number>\d+))?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered version of an artifact.
+
+    Attributes:
+        name: For example ``v0.1.0``.
+        commit: Hash of the commit of the run that made it.
+    """
+
+    name: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class RegistryTag:
+    """One tag of the registry.
+
+    Attributes:
+        object: Hash of the tag object; of the commit if the tag is not annotated.
+        commit: Hash of the commit that it names.
+        date: Unix time in seconds by the clock of the machine that made it; 0 if unknown.
+        number: Position of an assignment among all of the artifact; 0 if it has none.
+        message: First line of the tag's message; empty if unknown.
+    """
+
+    name: str
+    object: str
+    commit: str
+    date: int
+    artifact: str
+    version: str | None
+    stage: str | None
+    number: int
+    cancels: bool
+    message: str = ""
+
+    @classmethod
+    def parse(cls, name: str, tag_object: str, commit: str, date: int = 0, message: str = "") -> Self | None:
+        """Return the tag; ``None`` if its name is not one of the registry.
+
+        ``commit`` is empty if the tag is not annotated.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        return cls(
+            name=name,
+            object=tag_object,
+            commit=commit or tag_object,
+            date=date,
+            artifact=match["artifact"],
+            version=match["version"],
+            stage=match["stage"],
+            number=int(match["number"] or 0),
+            cancels=bool(match["cancels"]),
+            message=message,
+        )
+
+    def is_of_run(self, commit_message: str) -> bool:
+        """Return True if a run made this tag.
+
+        Its message is then the decision that the message of the run's commit has. A run that changes nothing
+        makes no commit; then the message of the tag alone tells.
+        """
+        if decision_in(self.message) != "promoted":
+            return False
+        return decision_in(commit_message) is None or self.message in commit_message.splitlines()
+
+    @property
+    def annotated(self) -> bool:
+        """True if the tag is an object of its own; gto ignores others."""
+        return self.object != self.commit
+
+
+@dataclass(frozen=True)
+class RegistryTags:
+    """The tags of one artifact, in no order."""
+
+    artifact: str
+    tags: tuple[RegistryTag, ...]
+
+    @classmethod
+    def parse(cls, printed: str) -> dict[str, Self]:
+        """Return the registry of each artifact, by its name.
+
+        ``printed`` is what ``git for-each-ref refs/tags`` prints with ``TAG_FORMAT``.
+        """
+        by_artifact: dict[str, list[RegistryTag]] = {}
+        for line in printed.splitlines():
+            tag_object, commit, date, rest = line.split(" ", 3)
+            name, _, message = rest.partition(" ")
+            tag = RegistryTag.parse(name, tag_object, commit, int(date or 0), message)
+            if tag is not None:
+                by_artifact.setdefault(tag.artifact, []).append(tag)
+        return {artifact: cls(artifact, tuple(tags)) for artifact, tags in by_artifact.items()}
+
+    @property
+    def objects(self) -> dict[str, str]:
+        """The objects of the tags, by name."""
+        return {tag.name: tag.object for tag in self.tags}
+
+    @cached_property
+    def versions(self) -> list[Version]:
+        """The registered versions, the lowest first."""
+        deregistered = self._deregistered
+        versions = []
+        for tag in self._annotated:
+            if tag.version and not tag.cancels and tag.version not in deregistered:
+                versions.append(Version(tag.version, tag.commit))
+        versions.sort(key=lambda version: version_key(version.name))
+        return versions
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages that something was assigned to, or that are on hold."""
+        stages = set()
+        for tag in self._annotated:
+            if tag.stage:
+                stages.add(tag.stage.removesuffix(HOLD))
+        return sorted(stages)
+
+    def holds(self, stage: str) -> list[RegistryTag]:
+        """Return what stops promotions to a stage, the latest last."""
+        return self._in_force(stage + HOLD)
+
+    def hold(self, stage: str) -> str | None:
+        """Say since when and why promotions to a stage are on hold, for people; ``None`` if none is."""
+        holds = self.holds(stage)
+        if not holds:
+            return None
+        latest = holds[-1]
+        since = datetime.fromtimestamp(latest.date, UTC)
+        return (
+            f"promotions of {self.artifact} to {stage} are on hold since {since:%Y-%m-%d %H:%M} UTC:"
+            f" {visible(latest.message)}"
+        )
+
+    @property
+    def staged(self) -> list[Version]:
+        """The versions that are in a stage now."""
+        versions: list[Version] = []
+        for stage in self.stages:
+            version = self.in_stage(stage)
+            if version is not None and version not in versions:
+                versions.append(version)
+        return versions
+
+    def version_of(self, commit: str) -> Version | None:
+        """Return the version that a commit is registered as; ``None`` if it is not registered."""
+        return self._by_commit.get(commit)
+
+    def registered(self, version: Version) -> int:
+        """Return when a version was registered, as Unix time."""
+        return self._dates.get(version.name, 0)
+
+    @cached_property
+    def _dates(self) -> dict[str, int]:
+        dates = {}
+        for tag in self._annotated:
+            if tag.version and not tag.cancels:
+                dates[tag.version] = tag.date
+        return dates
+
+    def duplicates(self) -> dict[Version, list[str]]:
+        """Return the tags that make a commit a version for the second time, by the version that counts.
+
+        One commit has one version: ``gto`` ends with an error where it has several, also if all but one are
+        taken back.
+        """
+        names: dict[str, set[str]] = {}
+        for tag in self._annotated:
+            if tag.version and not tag.cancels:
+                names.setdefault(tag.commit, set()).add(tag.version)
+
+        duplicates = {}
+        for commit, versions in names.items():
+            if len(versions) < 2:
+                continue
+            kept = self.version_of(commit) or Version(min(versions, key=version_key), commit)
+            surplus = []
+            for tag in self._annotated:
+                if tag.version in versions and tag.version != kept.name:
+                    surplus.append(tag.name)
+            duplicates[kept] = sorted(surplus)
+        return duplicates
+
+    @property
+    def withdrawn(self) -> list[Version]:
+        """The versions that were taken back."""
+        return [Version(name, commit) for commit, name in self._taken_back.items()]
+
+    def taken_back(self, commit: str) -> str | None:
+        """Return the name of the version that a commit was registered as before it was taken back.
+
+        ``None`` if it was never registered, or still is.
+        """
+        return self._taken_back.get(commit)
+
+    def in_stage(self, stage: str) -> Version | None:
+        """Return the version that is in a stage now; its name is the commit's if that is not registered."""
+        # Several versions can be in a stage, as nothing takes the earlier ones out: the latest counts.
+        assigned = [tag for tag in self._in_force(stage) if self.taken_back(tag.commit) is None]
+        if not assigned:
+            return None
+        commit = assigned[-1].commit
+        return self.version_of(commit) or Version(commit, commit)
+
+    def ever_in(self, stage: str) -> list[Version]:
+        """List the versions that are or were in a stage."""
+        versions: dict[str, Version] = {}
+        for tag in self._assignments(stage):
+            version = self.version_of(tag.commit)
+            if version is not None:
+                versions.setdefault(tag.commit, version)
+        return list(versions.values())
+
+    def succession(self, stage: str) -> list[str]:
+        """Return the commits that rollbacks of a stage go back through; the present one is the last.
+
+        Assigning a commit again undoes the assignments after it: a second rollback goes one more version
+        back, not forward again.
+        """
+        commits: list[str] = []
+        present: set[str] = set()
+        for tag in self._assignments(stage):
+            # A cancelled version is no longer one to go back to.
+            if tag.cancels:
+                if tag.commit in present:
+                    commits.remove(tag.commit)
+                    present.remove(tag.commit)
+                continue
+            if tag.commit in present:
+                position = commits.index(tag.commit)
+                present.difference_update(commits[position:])
+                del commits[position:]
+            commits.append(tag.commit)
+            present.add(tag.commit)
+        return commits
+
+    def assignments_of(self, version: Version, stage: str) -> list[RegistryTag]:
+        """Return the tags that put a version into a stage, the latest last."""
+        return [tag for tag in self._assignments(stage) if tag.commit == version.commit and not tag.cancels]
+
+    def next_version(self) -> str:
+        """Return the version after the highest one; a deregistered one is not used again."""
+        # Also tags that gto ignores: their names are taken.
+        names = [tag.version for tag in self.tags if tag.version]
+        if not names:
+            return FIRST_VERSION
+        return bump(max(names, key=version_key))
+
+    def next_number(self) -> int:
+        """Return the number of the next assignment, as gto counts: of any stage."""
+        return 1 + max((tag.number for tag in self.tags), default=0)
+
+    @cached_property
+    def _annotated(self) -> list[RegistryTag]:
+        return [tag for tag in self.tags if tag.annotated]
+
+    @cached_property
+    def _by_commit(self) -> dict[str, Version]:
+        """The versions by commit; of several of one commit, the lowest."""
+        versions: dict[str, Version] = {}
+        for version in self.versions:
+            versions.setdefault(version.commit, version)
+        return versions
+
+    @cached_property
+    def _taken_back(self) -> dict[str, str]:
+        """The names of versions that were taken back, by commits that are registered no more."""
+        names = {}
+        for tag in self._annotated:
+            if tag.version in self._deregistered and tag.commit not in self._by_commit:
+                names[tag.commit] = str(tag.version)
+        return names
+
+    def _assignments(self, stage: str) -> list[RegistryTag]:
+        """List the tags that put a commit into a stage or take it out, in the order of their numbers."""
+        tags = [tag for tag in self._annotated if tag.stage == stage]
+        return sorted(tags, key=lambda tag: tag.number)
+
+    def _in_force(self, stage: str) -> list[RegistryTag]:
+        """List the assignments to a stage that no later tag of the same commit ends, the latest last."""
+        # Only the last tag of a commit counts: a commit may be assigned, taken out, and assigned again.
+        last: dict[str, RegistryTag] = {}
+        for tag in self._assignments(stage):
+            last[tag.commit] = tag
+        tags = [tag for tag in last.values() if not tag.cancels]
+        return sorted(tags, key=lambda tag: tag.number)
+
+    @cached_property
+    def _deregistered(self) -> set[str]:
+        """The names of versions that were registered and taken back."""
+        names = set()
+        for tag in self._annotated:
+            if tag.version and tag.cancels:
+                names.add(tag.version)
+        return names
+
+
+def decision_in(message: str) -> str | None:
+    """Return the decision of the gate in the message of a commit or tag; ``None`` if it has none.
+
+    It is ``promoted``, ``rejected`` or ``withheld``.
+    """
+    match = _DECISION.search(message)
+    if match is None:
+        return None
+    return match[1].lower()
+
+
+def names_of(versions: Sequence[Version]) -> str:
+    """Return the names of versions for a message; of many, the first and the last."""
+    names = [version.name for version in versions]
+    if len(names) > 5:
+        return f"{names[0]} to {names[-1]} ({len(names)} versions)"
+    return ", ".join(names)
+
+
+def deletion(names: Sequence[str]) -> str:
+    """Return the command that deletes tags here and in ``origin``, from where every clone follows."""
+    listed = " ".join(f"'{name}'" for name in names)
+    return f"git tag --delete {listed}; git push --delete origin {listed}"
+
+
+def version_key(name: str) -> tuple[int, int, int, bool, str]:
+    """Return what semantic versions are compared by.
+
+    A pre-release (``v1.0.0-rc``) is lower than its release.
+    """
+    core, _, pre_release = name.removeprefix("v").partition("-")
+    numbers = core.partition("+")[0].split(".")  # without build metadata
+    major, minor, patch = (int(number) for number in numbers)
+    return major, minor, patch, not pre_release, pre_release
+
+
+def bump(name: str) -> str:
+    """Return the next minor version."""
+    major, minor = version_key(name)[:2]
+    return f"v{major}.{minor + 1}.0"
