@@ -474,8 +474,8 @@ class ClassNames:
         Without both, any label is written as it is.
         """
         if not data.label_names:
-            if data.label_sets is not None and data.label_sets.columns is not None:
-                labels = frozenset(data.label_sets.columns)  # also one that no row has
+            if data.label_sets is not None and data.label_sets.names is not None:
+                labels = frozenset(data.label_sets.names)  # also one that no row has
             return cls({label: label for label in labels} if labels else None)
 
         names_by_id: dict[str, str] = {}

@@ -69,6 +69,10 @@ class FilesParams(Section):
     """Number of lines above the header of CSV and TSV files, such as titles."""
     decimal: Literal[".", ","] = "."
     """Character before the decimals of a label that is a number: ``3.5`` or ``3,5``."""
+    thousands: Literal[",", ".", "'", " "] | None = None
+    """Character between groups of three digits of a label that is a number: ``1,234`` or ``1 234``."""
+    unit: str | None = None
+    """What is before or after each number of the label, such as ``%``, ``$`` or ``stars``. It is dropped."""
     encoding: str = "utf-8"
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""
     max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)] = 1024**2
@@ -90,6 +94,8 @@ class FilesParams(Section):
         duplicate = _first_duplicate(self.columns or [])
         if duplicate:
             raise ValueError(f"columns: {duplicate!r} is listed twice")
+        if self.thousands == self.decimal:
+            raise ValueError(f"thousands: {self.thousands!r} is the decimal mark, too; change one of them")
         try:
             "".encode(self.encoding)
         except LookupError:
@@ -170,19 +176,31 @@ class SplitParams(Section):
         return "data.split.by_time" if self.by_time else "data.split.by"
 
 
+COLUMN_LAYOUTS = ("columns", "name_columns")
+"""Layouts of ``data.label_sets`` that read several columns."""
+
+
 class LabelSetsParams(Section):
     """``data.label_sets``: how the source writes several labels of a text."""
 
-    layout: Literal["separated", "lists", "columns", "rows"]
+    layout: Literal["separated", "lists", "vectors", "columns", "name_columns", "rows"]
     """``separated``: the names in one cell, with ``separator`` between them. ``lists``: lists in JSONL and
-    Parquet, or lists as text, ``['a', 'b']``. ``columns``: a column for each label, with 0 or 1 (also true
-    and false, yes and no). ``rows``: one row for each label of a text; rows of the same texts are one
+    Parquet, or lists as text, ``['a', 'b']``. ``vectors``: a 0 or 1 for each label in one cell, ``0100`` or
+    ``[0, 1, 0, 0]``; the labels are called 0, 1, ... unless ``data.label_names`` names them. ``columns``: a
+    column for each label, with 0 or 1 (also true and false, yes and no). ``name_columns``: several columns,
+    each with a name or nothing. ``rows``: one row for each label of a text; rows of the same texts are one
     example.
     """
     separator: Annotated[str, Field(min_length=1)] | None = None
-    """separated: what is between two names, such as ``";"``. White space around the names is dropped."""
+    """separated: what is between two names, such as ``";"``. White space around the names is dropped.
+
+    ``"><"``: names in brackets, ``<a><b>``.
+    """
     columns: list[str] | None = None
-    """columns: the columns, which are the names of the labels, in the order of their ids."""
+    """columns: the columns, which are the names of the labels, in the order of their ids.
+
+    name_columns: the columns that have the names.
+    """
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -192,18 +210,26 @@ class LabelSetsParams(Section):
             raise ValueError(
                 f"separator: only layout 'separated' uses it, and layout is {self.layout!r}; set it to null"
             )
-        if self.layout != "columns" and self.columns is not None:
+        if self.layout not in COLUMN_LAYOUTS and self.columns is not None:
             raise ValueError(
-                f"columns: only layout 'columns' uses them, and layout is {self.layout!r}; set them to null"
+                f"columns: only the layouts {' and '.join(COLUMN_LAYOUTS)} use them, and layout is"
+                f" {self.layout!r}; set them to null"
             )
-        if self.layout == "columns":
+        if self.layout in COLUMN_LAYOUTS:
             self._check_columns(self.columns or [])
         return self
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the labels, where the layout tells them: those of the columns of 0 and 1."""
+        if self.layout == "columns":
+            return self.columns
+        return None
 
     @staticmethod
     def _check_columns(columns: list[str]) -> None:
         if not columns:
-            raise ValueError("columns: layout 'columns' needs the column of each label")
+            raise ValueError("columns: this layout needs the columns of the labels")
         duplicate = _first_duplicate(columns)
         if duplicate:
             raise ValueError(f"columns: {duplicate!r} is listed twice")
@@ -307,7 +333,7 @@ class DataParams(Section):
         if not isinstance(values, dict) or values.get("label_column") is not None:
             return values
         sets = values.get("label_sets")
-        if isinstance(sets, dict) and sets.get("layout") == "columns":
+        if isinstance(sets, dict) and sets.get("layout") in COLUMN_LAYOUTS:
             return {**values, "label_column": LABELS_OF_COLUMNS}
         return values
 
@@ -325,7 +351,7 @@ class DataParams(Section):
                 f"label_sets: task {self.task!r} has one label per row; set it to null, or task to"
                 f" {' or '.join(SET_KINDS)}"
             )
-        columns = self.label_sets.columns if self.label_sets else None
+        columns = self.label_sets.names if self.label_sets else None
         if columns and self.label_names is not None and sorted(self.label_names) != sorted(columns):
             raise ValueError(
                 "label_names: must have the names of label_sets.columns, in any order; or set it to null"

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.label_values import (
+    NumberFormat,
     ValueProblemError,
     class_name,
     declared_class,
@@ -36,14 +37,14 @@ class LabelFormat:
         file: Name of the file, for messages.
         column: The label column.
         declared: Class names by their ids, where labels are stored as ids.
-        decimal: Character before the decimals of a number.
+        numbers: How numbers are written.
         sets: How labels that are sets are written.
     """
 
     file: str
     column: str
     declared: Sequence[str] | None = None
-    decimal: str = "."
+    numbers: NumberFormat = NumberFormat()
     sets: LabelSetsParams | None = None
 
     @property
@@ -152,11 +153,11 @@ class NumberColumn(LabelColumn):
         if not is_numeric(kind):
             hint = "Take a column of numbers, or set data.task to classification."
             raise DataError(f"{self._written.place}: labels of type {kind} are not numbers.", hint)
-        return partial(label_number, decimal=self._written.decimal)
+        return partial(label_number, numbers=self._written.numbers)
 
     def of_json(self, values: list[Any], positions: Sequence[int]) -> Convert:  # noqa: ARG002
         """Accept numbers, also as text."""
-        return partial(label_number, decimal=self._written.decimal)
+        return partial(label_number, numbers=self._written.numbers)
 
 
 def is_numeric(kind: pa.DataType) -> bool:

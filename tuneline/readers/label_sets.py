@@ -80,7 +80,36 @@ class SeparatedNames(NameSetColumn):
     """Names in one cell, with a separator between them."""
 
     def _of_text(self, text: str) -> list[str]:
-        return set_of_names(text.split(sets_of(self._written).separator))
+        return set_of_names(separated(text, sets_of(self._written).separator or ";"))
+
+
+class VectorNames(NameSetColumn):
+    """A 0 or 1 for each label: the names are the positions."""
+
+    def _of_value(self, value: Any) -> list[str] | None:
+        if isinstance(value, list):
+            return self._of_text(" ".join(map(str, value)))
+        return super()._of_value(value)
+
+    def _of_text(self, text: str) -> list[str] | None:
+        if not text.strip():
+            return None
+        digits = vector(text)
+        if digits is None:
+            raise ValueProblemError(
+                "the labels are not a 0 or 1 for each label", f"It is {_shown(text)}. Write it like 0100."
+            )
+        length = len(digits)
+        if self._length is None:
+            self._length = length
+        if length != self._length:
+            raise ValueProblemError(
+                f"the vector of labels has {length} elements, that of the first row {self._length}",
+                f"It is {_shown(text)}. Write a 0 or 1 for each label.",
+            )
+        return sorted(str(position) for position, digit in enumerate(digits) if digit == "1")
+
+    _length: int | None = None
 
 
 class SingleNames(NameSetColumn):
@@ -171,6 +200,25 @@ class IndicatorColumns(LabelReader):
         return bad.converted(name, values, indicator, pa.bool_())
 
 
+class NameColumns(LabelReader):
+    """Several columns, each with a name or nothing."""
+
+    label_type: ClassVar[pa.DataType] = NAME_SETS
+
+    def read(self, batch: ValueBatch, bad: BadValues) -> pa.Array:
+        """Return the names of each row. Which of its columns has a name says nothing."""
+        names = []
+        for column in sets_of(self._written).columns or []:
+            values = batch.columns[column]
+            if isinstance(values, pa.Array) and is_text(values.type):
+                values = values.cast(pa.string())
+            names.append(bad.converted(column, values, class_name, pa.string()).to_pylist())
+        rows = []
+        for row in zip(*names, strict=True):
+            rows.append(set_of_names(name or "" for name in row))
+        return pa.array(rows, NAME_SETS)
+
+
 INDICATORS = {
     "1": True,
     "true": True,
@@ -232,6 +280,27 @@ def set_of_names(parts: Iterable[str]) -> list[str]:
             raise ValueProblemError("a label has an unpaired surrogate", "Correct the escape sequence.")
         names.add(name)
     return sorted(names)
+
+
+BRACKETS = ("><", "][", "}{", ")(")
+"""Separators of names in brackets, ``<a><b>``: the ends of the cell have the outer brackets."""
+
+
+def separated(text: str, separator: str) -> list[str]:
+    """Return the parts of a cell."""
+    if separator in BRACKETS:
+        text = text.strip().removeprefix(separator[1]).removesuffix(separator[0])
+    return text.split(separator)
+
+
+VECTOR = re.compile(r"[\[(]?\s*[01](?:[\s,;]*[01])+\s*[\])]?")
+
+
+def vector(text: str) -> str | None:
+    """Return the digits of a 0 or 1 for each label; ``None`` if a text is something else."""
+    if not VECTOR.fullmatch(text.strip()):
+        return None
+    return "".join(character for character in text if character in "01")
 
 
 LIST_HINT = """Write a flat list, ["a", "b"] or ['a', 'b'], and [] where no label applies."""
@@ -304,7 +373,9 @@ def sets_of(written: LabelFormat) -> LabelSetsParams:
 _LAYOUTS: Mapping[str, Callable[[LabelFormat], LabelReader]] = {
     "separated": SeparatedNames,
     "lists": ListedNames,
+    "vectors": VectorNames,
     "columns": IndicatorColumns,
+    "name_columns": NameColumns,
     "rows": SingleNames,
 }
 

@@ -6,6 +6,7 @@
 import math
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -77,15 +78,64 @@ def class_name(value: Any) -> str | None:
     return name
 
 
+@dataclass(frozen=True)
+class NumberFormat:
+    """How numbers are written. The names are those of ``data.files``.
+
+    Attributes:
+        decimal: Character before the decimals.
+        thousands: Character between groups of three digits; ``None``: there is none.
+        unit: What is before or after each number; ``None``: nothing.
+    """
+
+    decimal: str = "."
+    thousands: str | None = None
+    unit: str | None = None
+
+    def plain(self, text: str) -> str:
+        """Return a number as Python reads it."""
+        text = text.replace(MINUS, "-")
+        if self.unit is not None:
+            text = without_unit(text, self.unit)
+        if self.thousands == " ":
+            text = SPACE.sub("", text)
+        elif self.thousands is not None:
+            text = text.replace(self.thousands, "")
+        if self.decimal != ".":
+            text = text.replace(self.decimal, ".")
+        return text
+
+
+MINUS = "\u2212"
+"""The minus sign of typography."""
+SPACE = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d)")
+"""A space between two digits."""
+MISSING_NUMBERS = frozenset({"na", "n/a", "nan", "null", "none", "-", "--", "?"})
+"""What people and programs write for a missing number, in lower case."""
+
+
+def without_unit(text: str, unit: str) -> str:
+    """Return a number without what is before or after it, whether that is a plural or not: ``3 stars``."""
+    singular = unit.removesuffix("s")
+    for word in (unit, singular):
+        if word and text.endswith(word):
+            return text.removesuffix(word).rstrip()
+        if word and word in text:
+            before, _, after = text.partition(word)
+            if before.strip() in ("", "-", "+"):
+                return before.strip() + after.lstrip()
+    return text
+
+
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
-def label_number(value: Any, decimal: str = ".") -> float | None:
-    """Return a label as a number; ``None`` if it is missing or NaN.
+def label_number(value: Any, numbers: NumberFormat = NumberFormat()) -> float | None:
+    """Return a label as a number; ``None`` if it is missing, NaN, or a word for a missing number.
 
     Args:
         value: The label, as it is in the file.
-        decimal: Character before the decimals.
+        numbers: How numbers are written.
 
     Raises:
         ValueProblemError: The label is not a number, does not fit 32 bits, or is a whole number that not even
@@ -93,11 +143,11 @@ def label_number(value: Any, decimal: str = ".") -> float | None:
     """
     _refuse_nested(value)
     text = plain_text(value)
-    if text is None:
+    if text is None or text.lower() in MISSING_NUMBERS:
         return None
 
-    if decimal == ",":
-        text = text.replace(",", ".")
+    if isinstance(value, str):
+        text = numbers.plain(text)
     try:
         # Python reads 1_000 and digits of other scripts, other programs do not.
         if "_" in text or not text.isascii():

@@ -15,7 +15,7 @@ from tuneline.readers.bad_values import BadValues
 from tuneline.readers.joined_rows import join_rows
 from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
 from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
-from tuneline.readers.label_values import group_name
+from tuneline.readers.label_values import NumberFormat, group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
 from tuneline.readers.tables import FileTable, ValueBatch
 from tuneline.runtime.errors import DataError
@@ -55,21 +55,23 @@ class LabelledColumns:
     @property
     def label_names(self) -> tuple[str, ...] | None:
         """The names of the labels, where each has a column."""
-        if self.sets is None or self.sets.columns is None:
+        if self.sets is None or self.sets.names is None:
             return None
-        return tuple(self.sets.columns)
+        return tuple(self.sets.names)
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The columns of the label: one, or a column for each name."""
-        return self.label_names or (self.label,)
+        """The columns of the label: one, or several."""
+        if self.sets is None or self.sets.columns is None:
+            return (self.label,)
+        return tuple(self.sets.columns)
 
     @property
     def options(self) -> dict[str, str]:
         """The parameter that names each column."""
         options = dict.fromkeys(self.texts, self.text_option)
         for name in self.label_columns:
-            options[name] = "data.label_sets" if self.label_names else self.label_option
+            options[name] = "data.label_sets" if len(self.label_columns) > 1 else self.label_option
         for name, option in self.others.items():
             options.setdefault(name, option)
         return options
@@ -158,11 +160,11 @@ class _Converter:
     """Converts the batches of one file."""
 
     def __init__(
-        self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str
+        self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, numbers: NumberFormat
     ) -> None:
         self._columns = columns
         self._bad = bad
-        written = LabelFormat(bad.name, columns.label, declared, decimal, columns.sets)
+        written = LabelFormat(bad.name, columns.label, declared, numbers, columns.sets)
         self._labels = _LABEL_READERS[columns.kind.staged_type](written)
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
@@ -238,7 +240,7 @@ def labelled_batches(
     columns: LabelledColumns,
     bad: BadRows,
     declared: Sequence[str] | None = None,
-    decimal: str = ".",
+    numbers: NumberFormat = NumberFormat(),
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
@@ -247,13 +249,13 @@ def labelled_batches(
         columns: The columns to read.
         bad: Where rows that cannot be used are reported.
         declared: Class names by their ids, where labels are stored as ids.
-        decimal: Character before the decimals of a number.
+        numbers: How numbers are written.
 
     Raises:
         DataError: A column cannot be used as text or label, or a row is bad and bad rows are an error; while
             reading.
     """
-    rows = map(_Converter(columns, bad, declared, decimal).convert, batches)
+    rows = map(_Converter(columns, bad, declared, numbers).convert, batches)
     if columns.sets is not None and columns.sets.layout == "rows":
         return join_rows(rows, columns.identity, LABEL)
     return rows
@@ -275,7 +277,7 @@ def labelled_rows(table: FileTable, columns: LabelledColumns, bad: BadRows) -> I
     lists = columns.label_columns if columns.sets is not None else ()
     batches = table.batches(used, bad, everywhere=columns.everywhere, lists=lists)
     declared = columns.declared(table)
-    yield from labelled_batches(batches, columns, bad, declared, table.source.layout.decimal)
+    yield from labelled_batches(batches, columns, bad, declared, table.source.layout.numbers)
 
     # Without a schema, the columns are known only after the last row.
     if table.keys:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import FilesParams
 from tuneline.readers.files import DataFile
+from tuneline.readers.label_values import NumberFormat
 from tuneline.readers.rows import DEFAULT_LIMITS, BadRows, Limits, OptionNames, RowProblem
 from tuneline.readers.text import TextLines, open_text
 
@@ -85,6 +86,8 @@ class Layout:
         escape: Character before a quote inside a cell, as MySQL writes it; ``None``: there is none.
         skip_lines: Lines above the header, such as a title.
         decimal: Character before the decimals of a number: a point or a comma.
+        thousands: Character between groups of three digits; ``None``: there is none.
+        unit: What is before or after each number; ``None``: nothing.
     """
 
     format: Format
@@ -96,6 +99,13 @@ class Layout:
     escape: str | None = None
     skip_lines: int = 0
     decimal: str = "."
+    thousands: str | None = None
+    unit: str | None = None
+
+    @property
+    def numbers(self) -> NumberFormat:
+        """How numbers are written."""
+        return NumberFormat(self.decimal, self.thousands, self.unit)
 
     def described(self) -> str:
         """Return it in words."""

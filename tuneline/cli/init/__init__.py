@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import click
 import typer
 
 from tuneline.runtime.errors import ParamsError, StageError
@@ -12,6 +13,7 @@ from tuneline.runtime.terminal import say, visible
 if TYPE_CHECKING:
     from tuneline.cli.init.planning import Plan, UserChoices
     from tuneline.cli.init.recipe import Checkpoint
+    from tuneline.columns.labels import ColumnDoubt, NamedColumns
     from tuneline.params import Params
 
 
@@ -54,6 +56,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     separator: Annotated[
         str | None,
         typer.Option("--separator", metavar="TEXT", help="Between the labels of a row, such as ';'"),
+    ] = None,
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        typer.Option("--decimal", help="Before the decimals of a number; the other mark groups thousands"),
     ] = None,
     by: Annotated[
         str | None,
@@ -114,7 +120,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         text=tuple(text or ()),
         label=tuple(label or ()),
         task=task,
-        separator=separator,
+        separator=read_escapes(separator),
+        decimal=decimal,
         header=header,
         encoding=encoding,
         by=by,
@@ -149,6 +156,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
     show_next_steps(plan, written=bool(changes))
 
 
+def read_escapes(separator: str | None) -> str | None:
+    """Return a separator in which a newline and a tab can be written as in a string."""
+    if separator is None:
+        return None
+    return separator.replace("\\n", "\n").replace("\\t", "\t")
+
+
 def open_named(checkpoint: str | None, revision: str | None) -> "Checkpoint | None":
     """Open the checkpoint that the user named, if any."""
     from tuneline.cli.console import Console
@@ -163,11 +177,11 @@ def open_named(checkpoint: str | None, revision: str | None) -> "Checkpoint | No
 def make_plan(paths: list[Path], choices: "UserChoices", params: "Params", *, may_ask: bool) -> "Plan":
     """Return the plan.
 
-    Where the first line can be a header or a row, ask for it, or stop with the option for each. Where a row
-    can have one label or several, ask for it; the plan says what it takes.
+    Where the first line can be a header or a row, or the columns can be read in several ways, ask for it, or
+    stop with the command for each.
     """
     from tuneline.cli.console import Console
-    from tuneline.cli.init.planning import plan, read_files, sniff_files
+    from tuneline.cli.init.planning import OpenQuestionError, plan, read_files, sniff_files
     from tuneline.sniffing.files import UnclearHeaderError
 
     # files, each of which is read once
@@ -185,14 +199,23 @@ def make_plan(paths: list[Path], choices: "UserChoices", params: "Params", *, ma
             files = read_files(sniffed, header, params.data)
 
     # plan
-    with Console().status("Reading ..."):
-        made = plan(files, choices, params)
-    if made.decision.doubt is None or not may_ask:
-        return made
-    say(f"{made.decision.doubt.doubt}.")
-    several = typer.confirm("Can a row have several labels?", default=False)
-    with Console().status("Reading ..."):
-        return plan(files, choices.answered(made.decision, several), params)
+    while True:
+        try:
+            with Console().status("Reading ..."):
+                return plan(files, choices, params)
+        except OpenQuestionError as question:
+            if not may_ask:
+                raise
+            choices = choices.answered(ask_which(question.doubt))
+
+
+def ask_which(doubt: "ColumnDoubt") -> "NamedColumns":
+    """Ask which of several readings of the columns is right."""
+    say(f"{doubt.problem}:")
+    for number, answer in enumerate(doubt.alternatives, start=1):
+        say(f"  {number}: {answer.trains} ({answer.options})")
+    number: int = typer.prompt("Which one?", type=click.IntRange(1, len(doubt.alternatives)))
+    return doubt.alternatives[number - 1].choice
 
 
 def write_plan(plan: "Plan", content: str) -> None:

@@ -14,8 +14,8 @@ from tuneline.analysis.splitting import assign_splits, row_hashes
 from tuneline.analysis.strata import strata
 from tuneline.analysis.text import Keys
 from tuneline.analysis.time_splitting import split_by_time
-from tuneline.cli.init.columns import ColumnChoice
 from tuneline.cli.init.row_file import RowFile
+from tuneline.columns.choice import ColumnChoice
 from tuneline.params.data import SplitParams
 from tuneline.params.validate import ValidateParams
 from tuneline.paths import SPLITS

@@ -13,8 +13,8 @@ from tuneline.cli.init.metric_choice import choose_metric, order_notes
 from tuneline.cli.init.notes import label_notes, split_notes, warnings_of_plan
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
-from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.versioning import is_followed_by_git
+from tuneline.columns.profiles import NESTED
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.runtime.terminal import say, visible

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, normalized, words
-from tuneline.cli.init.columns import ColumnChoice
-from tuneline.cli.init.profiles import ColumnProfile
 from tuneline.cli.init.row_file import RowFile
+from tuneline.columns.choice import ColumnChoice
+from tuneline.columns.profiles import ColumnProfile
 
 FEWEST_VALUES = 5
 MOST_VALUES = 1_000

@@ -20,9 +20,7 @@ SHOWN_CLASSES = 5
 def label_notes(plan: Plan) -> list[str]:
     """Return how rows have several labels, or could have; nothing where each clearly has one."""
     decision = plan.decision
-    if decision.doubt is not None:
-        return [f"! {decision.doubt.doubt}. {decision.doubt.taken(several=False)}"]
-    if decision.layout is None:
+    if decision.sets is None:
         return []
 
     rows = sum(counts.rows for counts in plan.counts.values())
@@ -35,10 +33,7 @@ def label_notes(plan: Plan) -> list[str]:
     if decision.label_column in decision.label_columns:
         several = f"{decision.label_column!r} has several labels per row"
     figures = f"{per_row:.1f} per row, {len(labels)} labels, {unlabelled:,} rows without any"
-    notes = [f"labels: {several}, {decision.layout.how} ({figures})"]
-    if decision.layout.doubt:
-        notes.append(f"! {decision.layout.doubt}. {decision.layout.taken(several=True)}")
-    return notes
+    return [f"labels: {several}, {decision.reading.why} ({figures})"]
 
 
 def split_notes(plan: Plan, metric: str) -> list[str]:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Self
 
 from tuneline.cli.init.class_counts import LeftOut, SplitCounts, count_classes
-from tuneline.cli.init.columns import ColumnChoice, NamedColumns, decide_columns
 from tuneline.cli.init.group_columns import GroupColumn, find_groups
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
-from tuneline.cli.init.profiles import Cells, ColumnProfile, profile
-from tuneline.cli.init.repeated_texts import layout_of_rows
+from tuneline.cli.init.repeated_texts import with_rows
 from tuneline.cli.init.row_file import RowFile
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_headers
 from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
 from tuneline.cli.init.time_columns import TimeColumn, find_times
-from tuneline.core.task_kinds import SET_KINDS
+from tuneline.columns.choice import ColumnChoice, decide_columns
+from tuneline.columns.labels import ColumnDoubt, NamedColumns
+from tuneline.columns.profiles import Cells, ColumnProfile, profile
 from tuneline.params import Params
 from tuneline.params.data import DataParams, SplitParams
 from tuneline.paths import SPLITS
@@ -25,6 +25,24 @@ from tuneline.readers.tables import Layout
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import Sniffed, Told, sniff
 from tuneline.tasks import TASKS
+
+
+class OpenQuestionError(DataError):
+    """The columns can be read in several ways: a person has to choose.
+
+    Attributes:
+        doubt: The question.
+    """
+
+    status = 3
+    """No guess was made, and nothing was written."""
+
+    def __init__(self, path: str, doubt: ColumnDoubt) -> None:
+        lines = []
+        for answer in doubt.alternatives:
+            lines.append(f"tuneline init {path} {answer.options}\n      {answer.trains}")
+        super().__init__(f"{doubt.problem}. Choose:", "\n  ".join(lines))
+        self.doubt = doubt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +56,16 @@ class UserChoices(NamedColumns):
     no_by: bool = False
     name: str | None = None
 
-    def answered(self, decision: ColumnChoice, several: bool) -> Self:
-        """Return the choices with the answer to a doubt: whether a row can have ``several`` labels."""
-        layout = decision.doubt
-        if layout is None:
-            return self
-        if not several:
-            return replace(self, task=decision.task)
-        return replace(self, task=SET_KINDS[0], label=layout.columns, separator=layout.sets.separator)
+    def answered(self, choice: NamedColumns) -> Self:
+        """Return the choices with the answer to a doubt."""
+        return replace(
+            self,
+            text=choice.text,
+            label=choice.label,
+            task=choice.task,
+            separator=choice.separator,
+            decimal=choice.decimal,
+        )
 
 
 @dataclass(frozen=True)
@@ -88,6 +108,7 @@ def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> 
 
     Raises:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
+        OpenQuestionError: The columns can be read in several ways.
     """
     current = params.data
     notes: list[str] = []
@@ -99,8 +120,10 @@ def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> 
     sample = train.seen.sample
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide_rows(decide_columns(profiles, sample, choices), train, choices)
-    files = {split: file.with_decimal(decision.decimal) for split, file in files.items()}
+    decision = decide(train, choices)
+    if decision.doubt is not None:
+        raise OpenQuestionError(train.path, decision.doubt)
+    files = {split: file.with_numbers(decision.reading.numbers) for split, file in files.items()}
     train = files["train"]
     if choices.encoding is None:
         notes += guessed_encoding_notes(train.layout.encoding, sample)
@@ -170,28 +193,16 @@ def choose_column(
     return DecidingColumn(now.by, now.by_time, is_guess=True)
 
 
-def decide_rows(decision: ColumnChoice, train: RowFile, choices: UserChoices) -> ColumnChoice:
-    """Return the decision, or the one on several labels per text if the file has a row for each label.
+def decide(train: RowFile, choices: UserChoices) -> ColumnChoice:
+    """Decide on the columns of the train file, and on whether it has a row for each label of a text.
 
     Raises:
         DataError: The user asked for several labels, and each text has one.
     """
-    if decision.layout is not None or choices.one_label or not TASKS[decision.task].has_classes:
+    decision = decide_columns(train.seen.profiles, train.seen.sample, choices)
+    if decision.sets is not None or choices.one_label or not TASKS[decision.task].has_classes:
         return decision
-    layout = layout_of_rows(train, decision)
-    is_required = choices.task is not None
-    if layout is None and is_required:
-        raise DataError(
-            f"{train.path}: column {decision.label_column!r} has one label per row, and no text is in several"
-            " rows with different labels.",
-            "Name the column of the labels (--label COLUMN) and what separates them (--separator ';'), or a"
-            " column of 0 and 1 for each label (--label A --label B)",
-        )
-    if layout is None:
-        return decision
-    if layout.doubt and not is_required:
-        return replace(decision, doubt=decision.doubt or layout)
-    return decision.with_layout(replace(layout, doubt=""))
+    return with_rows(train, decision, choices)
 
 
 def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:

@@ -22,9 +22,9 @@ from tuneline.cli.console import Console
 from tuneline.cli.init.long_text_proposal import LongTexts, plan_long_texts, truncated_texts
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
-from tuneline.cli.init.profiles import Cells, count_words
 from tuneline.cli.init.rules_of_thumb import least_steps
 from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
+from tuneline.columns.profiles import Cells, count_words
 from tuneline.core.launch import AUTO, CPU
 from tuneline.linear import linear_model
 from tuneline.model.architectures import token_limit

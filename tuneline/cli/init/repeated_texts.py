@@ -8,12 +8,15 @@ sample, or none (the texts with the smallest hashes; Gibbons, "Distinct Sampling
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tuneline.cli.init.columns import ColumnChoice
-from tuneline.cli.init.label_layouts import LabelLayout
 from tuneline.cli.init.row_file import RowFile
+from tuneline.columns.choice import ColumnChoice
+from tuneline.columns.labels import Alternative, ColumnDoubt, NamedColumns
+from tuneline.columns.reading import LabelReading
+from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams
+from tuneline.runtime.errors import DataError
 
 MOST_TEXTS = 50_000
 """Texts of the sample."""
@@ -76,19 +79,50 @@ class RepeatedTexts:
         return self.equal / max(self.repetitions, 1)
 
 
-def layout_of_rows(file: RowFile, decision: ColumnChoice) -> LabelLayout | None:
-    """Return the layout of one row for each label of a text; ``None`` if a text has one label."""
+def with_rows(file: RowFile, decision: ColumnChoice, named: NamedColumns) -> ColumnChoice:
+    """Return the decision, or that on several labels per text if the file has a row for each label.
+
+    Where the rows of a text can be all of its labels or contradict each other, the decision has a doubt.
+    """
     repeated = RepeatedTexts.count(_labelled_texts(file, decision))
-    layout = LabelLayout(decision.label_column, LabelSetsParams(layout="rows"), "in one row for each label")
+    reading = _reading_of_rows(decision, repeated)
+    is_required = named.task in SET_KINDS
     if repeated.share >= CLEAR_SHARE and repeated.equal_share <= MOST_EQUAL:
-        return layout
+        return decision.with_reading(reading)
     if repeated.share >= POSSIBLE_SHARE and repeated.equal_share <= MOST_EQUAL_POSSIBLE:
-        doubt = (
+        if is_required:
+            return decision.with_reading(reading)
+        several = replace(named, label=(decision.label_column,), task=SET_KINDS[0])
+        one = replace(named, label=(decision.label_column,), task=decision.task)
+        problem = (
             f"{repeated.share:.0%} of the texts are in several rows with different labels: these can be all"
             " labels of a text, or contradict each other"
         )
-        return LabelLayout(layout.label, layout.sets, layout.how, doubt)
-    return None
+        answers = (
+            Alternative(decision.reading.trains, decision.reading.options, one),
+            Alternative("all labels of a text, joined", reading.options, several),
+        )
+        return replace(decision, doubt=decision.doubt or ColumnDoubt(problem, answers))
+    if is_required:
+        raise DataError(
+            f"{file.path}: column {decision.label_column!r} has one label per row, and no text is in several"
+            " rows with different labels.",
+            "Name the column of the labels (--label COLUMN) and what separates them (--separator ';'), or a"
+            " column of 0 and 1 for each label (--label A --label B)",
+        )
+    return decision
+
+
+def _reading_of_rows(decision: ColumnChoice, repeated: RepeatedTexts) -> LabelReading:
+    """Return the reading as one row for each label of a text."""
+    per_text = (repeated.texts + repeated.repetitions - repeated.equal) / max(repeated.texts, 1)
+    return replace(
+        decision.reading,
+        task=SET_KINDS[0],
+        trains=f"{per_text:.1f} labels per text, in one row for each label",
+        why="in one row for each label",
+        sets=LabelSetsParams(layout="rows"),
+    )
 
 
 def _labelled_texts(file: RowFile, decision: ColumnChoice) -> Iterable[tuple[str, str]]:

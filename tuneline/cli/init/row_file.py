@@ -19,8 +19,8 @@ from typing import IO, Any, Self
 
 import pyarrow as pa
 
-from tuneline.cli.init.profiles import NESTED, Cells, ColumnProfile, profile, sampling
-from tuneline.readers.label_values import plain_text
+from tuneline.columns.profiles import NESTED, Cells, ColumnProfile, profile, sampling
+from tuneline.readers.label_values import NumberFormat, plain_text
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns
 from tuneline.readers.tables import FileTable, Input, Layout, ValueBatch, open_table
 from tuneline.runtime.disk_errors import cannot_write
@@ -168,10 +168,11 @@ class RowFile:
         profiles = profile(self.columns, _noting(rows, first))
         return Seen(profiles, sample, first)
 
-    def with_decimal(self, decimal: str) -> Self:
-        """Return the file with another character before the decimals of numbers."""
+    def with_numbers(self, numbers: NumberFormat) -> Self:
+        """Return the file with numbers that are written otherwise."""
+        layout = replace(self.layout, decimal=numbers.decimal, thousands=numbers.thousands, unit=numbers.unit)
         changed = copy.copy(self)
-        changed.source = replace(self.source, layout=replace(self.layout, decimal=decimal))
+        changed.source = replace(self.source, layout=layout)
         return changed
 
     def bad_rows(self) -> BadRows:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tuneline.cli.init.profiles import Cells
+from tuneline.columns.profiles import Cells
 from tuneline.readers.tables import Input, Layout
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.encodings import WESTERN_ENCODING

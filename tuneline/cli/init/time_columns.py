@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tuneline.analysis.times import NUMBER_FORMATS, day, read_times
-from tuneline.cli.init.columns import ColumnChoice
-from tuneline.cli.init.profiles import Cells, ColumnProfile
+from tuneline.columns.choice import ColumnChoice
+from tuneline.columns.profiles import Cells, ColumnProfile
 
 MOST_UNREAD = 0.05
 """Largest share of the values that are no time."""

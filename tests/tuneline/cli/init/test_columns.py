@@ -1,7 +1,8 @@
 import pytest
+from tuneline.columns.choice import decide_columns
+from tuneline.columns.labels import NamedColumns
 
-from tuneline.cli.init.columns import NamedColumns, decide_columns
-from tuneline.cli.init.profiles import profile
+from tuneline.columns.profiles import profile
 from tuneline.runtime.errors import DataError
 
 

@@ -1,9 +1,9 @@
 import random
 
 import pytest
+from tuneline.columns.texts import LEAST_GAIN, pair
 
-from tuneline.cli.init.columns import LEAST_GAIN, pair
-from tuneline.cli.init.profiles import count_words
+from tuneline.columns.profiles import count_words
 
 WORDS = (
     "river",

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.cli.init.profiles import NESTED
 from tuneline.cli.init.row_file import RowFile
+from tuneline.columns.profiles import NESTED
 from tuneline.readers.delimited import CSV
 from tuneline.readers.tables import Input
 from tuneline.runtime.errors import DataError

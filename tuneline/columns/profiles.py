@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tuneline.cli.init.label_parts import CellParts
-
 Cells = tuple[str | None, ...]
 """Cells in the order of the columns; ``None`` for a missing one."""
 NESTED = "\x00nested"
@@ -24,7 +22,6 @@ def count_words(text: str) -> int:
     return len(WORD_PATTERN.findall(text))
 
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES = 1000
 """Distinct values that are counted; a column with more does not hold classes."""
@@ -40,12 +37,10 @@ class ColumnProfile:
     Attributes:
         filled: Rows with a value.
         numbers, fractions: Cells that are numbers, and cells that are numbers but not whole.
-        commas: Cells that are numbers with a decimal comma.
         lengths: Number of cells by number of words.
         nested: Cells that are lists or objects.
         values: Number of cells by value, for the first ``MOST_VALUES`` values.
         many: There are more values.
-        parts: The parts of the cells, if they have several.
         numbered: Each cell is the whole number after the number of the cell before.
     """
 
@@ -54,13 +49,11 @@ class ColumnProfile:
     filled: int = 0
     numbers: int = 0
     fractions: int = 0
-    commas: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     nested: int = 0
     values: Counter[str] = field(default_factory=Counter)
     many: bool = False
     numbered: bool = True
-    parts: CellParts = field(default_factory=CellParts)
     _last: float | None = None
 
     def add(self, cell: str | None) -> None:
@@ -73,7 +66,6 @@ class ColumnProfile:
         if text.startswith(NESTED):
             self.nested += 1
             text = text.removeprefix(NESTED) or text
-        self.parts.add(text)
         self.lengths[count_words(text)] += 1
 
         number = None
@@ -82,8 +74,6 @@ class ColumnProfile:
             self.numbers += 1
             if not number.is_integer():
                 self.fractions += 1
-        elif DECIMAL_COMMA.fullmatch(text):
-            self.commas += 1
         self._follow(number)
 
         # Values beyond MOST_VALUES are not kept: a column of texts would take the memory of the whole file.
@@ -120,11 +110,6 @@ class ColumnProfile:
     def is_numeric(self) -> bool:
         """True if every filled cell is a number."""
         return 0 < self.filled == self.numbers
-
-    @property
-    def has_decimal_commas(self) -> bool:
-        """True if every filled cell is a number, and some have a decimal comma."""
-        return self.commas > 0 and self.numbers + self.commas == self.filled and self.fractions == 0
 
     @property
     def classes(self) -> list[str]:

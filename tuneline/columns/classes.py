@@ -1,0 +1,68 @@
+"""Columns whose values are classes, and columns that are something else than a label."""
+
+import re
+from collections import Counter
+
+from tuneline.columns.reading import Column, LabelReading
+from tuneline.readers.label_values import MISSING_NUMBERS
+from tuneline.readers.rows import listed
+
+MOST_CLASSES = 200
+FEW_CLASSES = 20
+LONGEST_CLASS = 100
+WORDS_OF_TEXT = 4
+"""Mean words from which a column of mostly distinct values holds texts."""
+SHOWN_CLASSES = 4
+ID_NAME = re.compile(
+    r"(.*[_ .-])?(id|ids|uuid|guid|key|hash|url|uri|index|idx|row|no|nr|number|file|path|name)"
+)
+"""Names of columns that name something."""
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./-]\d\d?[./-]\d{2,4}.*")
+SINGLE_TYPO = 0.02
+
+
+def class_reading(column: Column) -> LabelReading | None:
+    """Return how the column is a label of classes; ``None`` if it has one value, or too many."""
+    profile = column.profile
+    classes = Counter({value: cells for value, cells in column.values.items() if value})
+    if profile.nested or profile.many or len(classes) < 2 or profile.fractions:
+        return None
+    most = min(MOST_CLASSES, max(profile.filled // 2, 2))
+    if len(classes) > most:
+        return None
+    shown = listed([value for value, _ in classes.most_common()], SHOWN_CLASSES)
+    reading = LabelReading(
+        (column.name,),
+        column.name,
+        "classification",
+        2.0 if len(classes) <= FEW_CLASSES else 1.2,
+        f"{len(classes)} classes: {shown}",
+        f"{len(classes)} classes",
+        coverage=column.coverage,
+    )
+    if max(map(len, classes)) > LONGEST_CLASS:
+        reading = reading.better_by(-1.0)
+    missing = sum(cells for value, cells in classes.items() if value.lower() in MISSING_NUMBERS)
+    if missing:
+        reading = reading.better_by(-0.5)
+    return reading
+
+
+def is_date(column: Column) -> bool:
+    """Return True if nearly all cells look like dates."""
+    dates = sum(cells for value, cells in column.values.items() if DATE.fullmatch(value))
+    return dates >= 0.9 * max(column.rows, 1)
+
+
+def is_id(column: Column) -> bool:
+    """Return True if a column numbers the rows, or its name says that it names them."""
+    if column.profile.numbered and column.profile.filled > 1:
+        return True
+    return ID_NAME.fullmatch(column.key) is not None
+
+
+def is_text(column: Column) -> bool:
+    """Return True if the values are mostly distinct and of several words."""
+    distinct = len(column.values)
+    has_words = column.profile.mean_words >= WORDS_OF_TEXT
+    return has_words and (column.profile.many or distinct > column.profile.filled // 2)

@@ -1,0 +1,276 @@
+"""Columns with several labels in a cell: by a separator, as lists, as vectors of 0 and 1, as objects."""
+
+import json
+import random
+from collections import Counter
+
+from tuneline.columns.numbers import numbers_of
+from tuneline.columns.parts import PartCounts, separators_of
+from tuneline.columns.profiles import NESTED
+from tuneline.columns.reading import MOST_EXCEPTIONS, Column, LabelReading, unusual
+from tuneline.core.task_kinds import SET_KINDS
+from tuneline.params.data import LabelSetsParams
+from tuneline.readers.label_sets import EMPTY_SET, parse_list, vector
+from tuneline.readers.label_values import ValueProblemError, plain_text
+from tuneline.readers.rows import listed
+
+SETS = SET_KINDS[0]
+CLEAR = 4.0
+"""Points of a layout that the values prove."""
+POSSIBLE = 2.5
+"""Points of one that they allow: near those of classes."""
+CLEAR_MIXING = 0.5
+"""Share of later parts that also occur alone or first, from which a separator is clear."""
+POSSIBLE_MIXING = 0.2
+STRONG_SEPARATORS = (";", "|", "><")
+"""Separators that names of classes seldom contain."""
+LEAST_COMBINATIONS = 3
+"""Distinct sets of several parts from which another separator is clear: one or two can be names."""
+RICH = 3
+"""Distinct cells per word from which words can be labels, separated by spaces."""
+RICH_MIXING = 0.8
+FEWEST_LISTS = 0.9
+FEWEST_DIGITS = 3
+"""Elements of a vector of 0 and 1: with fewer it may be a number."""
+SHUFFLES = 20
+MOST_BY_CHANCE = 0.9
+"""Share of shuffled pairs in ascending order, from which the order of the real ones says nothing."""
+
+
+def set_readings(column: Column) -> list[LabelReading]:
+    """Return how a column has several labels in a cell."""
+    for read in (_objects, _vectors, _lists):
+        reading = read(column)
+        if reading is not None:
+            return [reading]
+    reading = _best_separated(column)
+    return [reading] if reading is not None else []
+
+
+def separated_by(column: Column, separator: str) -> LabelReading:
+    """Return how a column has several labels with a separator that the user named."""
+    return _reading(column, PartCounts.of(column.values, separator), CLEAR)
+
+
+def _objects(column: Column) -> LabelReading | None:
+    """Return a refusal for cells that are objects of JSON, or lists of them."""
+    objects = 0
+    example = ""
+    for value, cells in column.values.items():
+        text = value.removeprefix(NESTED)
+        is_object = (
+            text.startswith("{") and text.endswith("}") and '":' in text.replace(" ", "").replace("'", '"')
+        )
+        if is_object or text.replace(" ", "").startswith(('[{"', "[{'")):
+            objects += cells
+            example = example or text
+    if value_is_nested(column) and not objects and not column.values:
+        objects = column.rows
+    if objects < FEWEST_LISTS / 2 * max(column.rows, 1):
+        return None
+    keys = _names_of_objects(example)
+    hint = f"Write the names alone into the column, such as ['a', 'b']; the objects have {keys}."
+    return LabelReading(
+        (column.name,),
+        column.name,
+        SETS,
+        POSSIBLE,
+        "labels in JSON objects",
+        f"its cells are JSON objects, such as {example[:60]!r}",
+        coverage=column.coverage,
+        refused=hint,
+    )
+
+
+def value_is_nested(column: Column) -> bool:
+    """Return True if a column has lists or objects."""
+    return column.profile.nested > 0
+
+
+def _names_of_objects(example: str) -> str:
+    try:
+        value = json.loads(example.replace("'", '"'))
+    except ValueError:
+        return "several keys"
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, dict):
+        return listed(first, 4)
+    return "several keys"
+
+
+def _vectors(column: Column) -> LabelReading | None:
+    """Return the reading as a 0 or 1 for each label, of one length."""
+    lengths: Counter[int] = Counter()
+    fitting: dict[str, str] = {}
+    for value, cells in column.values.items():
+        digits = vector(value.removeprefix(NESTED))
+        if digits is not None:
+            fitting[value] = digits
+            lengths[len(digits)] += cells
+    if not lengths:
+        return None
+    length, cells = lengths.most_common(1)[0]
+    usual = {value for value, digits in fitting.items() if len(digits) == length}
+    is_number = all(value.startswith("1") and value.isdecimal() for value in usual)
+    if length < FEWEST_DIGITS or is_number or cells < (1 - MOST_EXCEPTIONS) * column.rows:
+        return None
+    ones = sum(fitting[value].count("1") * column.values[value] for value in usual)
+    return LabelReading(
+        (column.name,),
+        column.name,
+        SETS,
+        CLEAR,
+        f"{length} labels, {ones / cells:.1f} per row, called 0 to {length - 1}: data.label_names names them",
+        f"a 0 or 1 for each of {length} labels",
+        LabelSetsParams(layout="vectors"),
+        coverage=column.coverage,
+        exceptions=unusual(column.values, usual),
+    )
+
+
+def _lists(column: Column) -> LabelReading | None:
+    """Return the reading as lists of names."""
+    lists = 0
+    labels: Counter[str] = Counter()
+    fitting = set()
+    for value, cells in column.values.items():
+        names = _list_of(value.removeprefix(NESTED))
+        if names is None:
+            continue
+        lists += cells
+        fitting.add(value)
+        for name in set(names):
+            labels[name] += cells
+    if lists < FEWEST_LISTS * column.rows or not labels:
+        return None
+    recurs = labels.total() >= 2 * len(labels) or len(labels) < column.rows
+    if not recurs or max(map(len, labels)) > 100 or all(map(_is_fraction, labels)):
+        return None
+    return LabelReading(
+        (column.name,),
+        column.name,
+        SETS,
+        CLEAR,
+        f"{len(labels)} labels, {labels.total() / lists:.1f} per row, in lists",
+        "in lists",
+        LabelSetsParams(layout="lists"),
+        coverage=column.coverage,
+        exceptions=unusual(column.values, fitting),
+    )
+
+
+def _list_of(text: str) -> list[str] | None:
+    """Return the names in a list; ``None`` if it is none, or not flat."""
+    if not (text[:1] in "[({" or text == EMPTY_SET):
+        return None
+    try:
+        elements = parse_list(text)
+    except ValueProblemError:
+        return None
+    names = []
+    for element in elements:
+        if isinstance(element, (list, dict)):
+            return None
+        name = plain_text(element)
+        if name is not None:
+            names.append(name)
+    return names
+
+
+def _is_fraction(name: str) -> bool:
+    try:
+        return not float(name).is_integer()
+    except (ValueError, OverflowError):
+        return False
+
+
+def _best_separated(column: Column) -> LabelReading | None:
+    """Return the reading with the separator that the parts prove best; ``None`` if none is possible."""
+    best = None
+    for separator in separators_of(column.values.items()):
+        counts = PartCounts.of(column.values, separator)
+        if not counts.can_be_labels or counts.mixing < POSSIBLE_MIXING:
+            continue
+        if separator == " " and not _is_rich(column, counts):
+            continue
+        points = _points(column, counts)
+        if points is None:
+            continue
+        # Of two clear ones, that with the fewer labels divides completely; of ":" and ":::", the longer is meant.
+        rank = (points, -len(counts.labels), len(separator))
+        if best is None or rank > best[0]:
+            best = (rank, _reading(column, counts, points))
+    return best[1] if best else None
+
+
+def _points(column: Column, counts: PartCounts) -> float | None:
+    """Return the evidence of a separator; ``None`` if the parts are those of numbers."""
+    if counts.separator in ",." and numbers_of(column):
+        return _points_against_decimals(column, counts)
+    if all(map(_is_fraction, counts.labels)):
+        return None
+    has_many_sets = column.profile.many or len(column.values) > len(counts.labels)
+    if counts.mixing < CLEAR_MIXING or counts.separator == " ":
+        return POSSIBLE
+    if counts.separator in STRONG_SEPARATORS:
+        return CLEAR
+    if has_many_sets and len(counts.combinations) >= LEAST_COMBINATIONS:
+        return CLEAR
+    return POSSIBLE
+
+
+def _points_against_decimals(column: Column, counts: PartCounts) -> float | None:
+    """Return the evidence that ``4,27`` is two ids and not a number.
+
+    Ids of a set are different and often in order; digits after a decimal comma are neither, and can begin
+    with 0.
+    """
+    pairs = []
+    for value, cells in column.values.items():
+        parts = value.split(counts.separator)
+        if len(parts) > 1:
+            if any(len(part) > 1 and part.strip().startswith("0") for part in parts[1:]):
+                return None
+            if not all(part.strip().isdecimal() for part in parts):
+                return None
+            pairs.append(([int(part) for part in parts], cells))
+    total = sum(cells for _, cells in pairs)
+    longest = max(len(parts) for parts, _ in pairs)
+    if counts.repeated > 0.02 * total or counts.mixing < CLEAR_MIXING:
+        return None
+    has_three = sum(cells for parts, cells in pairs if len(parts) > 2)
+    if longest > 2 and has_three > 0.01 * total:
+        return CLEAR
+    ascending = sum(cells for parts, cells in pairs if parts == sorted(parts)) / max(total, 1)
+    generator = random.Random(0)  # noqa: S311 - no secret depends on it
+    later = [parts[-1] for parts, _ in pairs]
+    by_chance = 0.0
+    for _ in range(SHUFFLES):
+        generator.shuffle(later)
+        by_chance += sum(parts[0] < other for (parts, _), other in zip(pairs, later, strict=True))
+    by_chance /= SHUFFLES * max(len(pairs), 1)
+    if ascending > 0.97 and by_chance < MOST_BY_CHANCE and len(pairs) >= 10:
+        return CLEAR
+    return POSSIBLE - 0.5
+
+
+def _is_rich(column: Column, counts: PartCounts) -> bool:
+    """Return True if there are far more combinations of words than names of several words would be."""
+    has_many_sets = column.profile.many or len(column.values) >= RICH * len(counts.labels)
+    return has_many_sets and counts.mixing >= RICH_MIXING
+
+
+def _reading(column: Column, counts: PartCounts, points: float) -> LabelReading:
+    sets = LabelSetsParams(layout="separated", separator=counts.separator)
+    exceptions = [text for text in counts.too_long if text][:3]
+    return LabelReading(
+        (column.name,),
+        column.name,
+        SETS,
+        points,
+        f"{len(counts.labels)} labels, {counts.mean:.1f} per row, separated by {counts.separator!r}",
+        f"separated by {counts.separator!r}",
+        sets,
+        coverage=column.coverage,
+        exceptions=tuple(exceptions),
+    )
