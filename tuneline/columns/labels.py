@@ -126,7 +126,11 @@ def choose_label(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
     if named.decimal is not None:
         readings = [reading for reading in readings if _has_decimal(reading, named.decimal)]
     readings.sort(key=lambda reading: -reading.points)
-    if not readings or readings[0].points < TOO_FEW:
+    likely = {name for reading in readings if reading.points >= TOO_FEW for name in reading.columns}
+    for column in columns:
+        if column.key in ONLY_LABEL_NAMES and column.name not in likely:
+            refuse_as_label(column)
+    if not likely:
         raise _no_label(columns)
     best = readings[0]
     rivals = [reading for reading in readings[1:] if best.points - reading.points < CLOSE]
@@ -161,13 +165,14 @@ def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
     readings = []
     for read in READINGS:
         readings += read(column)
+    if named.one_label:
+        one = [reading for reading in readings if reading.sets is None]
+        return one or [_forced(column, named)] if readings else []
     if any(reading.sets is not None and reading.points >= CLEAR for reading in readings):
         readings = [reading for reading in readings if reading.sets is not None or reading.refused]
     if any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in readings):
         few = len(column.values) <= FEW_CLASSES
         readings = [reading for reading in readings if few or reading.task != "classification"]
-    if named.one_label:
-        readings = [reading for reading in readings if reading.sets is None]
     return readings
 
 
@@ -324,19 +329,43 @@ OTHER_LABEL = "Name the column of the label: --label COLUMN"
 
 
 def check_label(column: Column) -> None:
-    """Refuse a column from which nothing can be learned.
+    """Refuse a column that is the same in all rows.
 
     Raises:
         DataError: It has one value only, or none.
     """
     values = list(column.values)
-    if len(values) < 2 and not column.profile.many:
+    if len(values) < 2 and not column.profile.many and not column.profile.nested:
         value = values[0] if values else ""
         raise DataError(
             f"Column {column.name!r} has the value {value!r} in all {column.profile.filled:,} rows: there is"
             " nothing to learn.",
             OTHER_LABEL,
         )
+
+
+def refuse_as_label(column: Column) -> None:
+    """Refuse a column that is called a label, and from which nothing can be learned.
+
+    Raises:
+        DataError: It has one value, numbers the rows, or holds texts.
+    """
+    if not column.profile.filled:
+        return
+    check_label(column)
+    place = f"Column {column.name!r}"
+    if column.profile.numbered and column.profile.filled > 1:
+        raise DataError(
+            f"{place} numbers the rows: it is no label.",
+            f"{OTHER_LABEL}; or --label {column.name!r} to learn it all the same",
+        )
+    if is_text(column):
+        distinct = len(column.values)
+        problem = (
+            f"{place} has {distinct:,} distinct values of {column.profile.mean_words:.0f} words in"
+            f" {column.profile.filled:,} rows: it looks like the text, not the label."
+        )
+        raise DataError(problem, f"{OTHER_LABEL} --text COLUMN")
 
 
 def _forced(column: Column, named: NamedColumns) -> LabelReading:

@@ -19,6 +19,8 @@ CLEAR = 4.0
 """Points of a layout that the values prove."""
 POSSIBLE = 2.5
 """Points of one that they allow: near those of classes."""
+WORDS_OF_NAMES = 2.1
+"""Points of words with spaces between them: near those of classes, of which there are many, too."""
 CLEAR_MIXING = 0.5
 """Share of later parts that also occur alone or first, from which a separator is clear."""
 POSSIBLE_MIXING = 0.2
@@ -210,7 +212,9 @@ def _points(column: Column, counts: PartCounts) -> float | None:
     if all(map(_is_fraction, counts.labels)):
         return None
     has_many_sets = column.profile.many or len(column.values) > len(counts.labels)
-    if counts.mixing < CLEAR_MIXING or counts.separator == " ":
+    if counts.separator == " ":
+        return WORDS_OF_NAMES
+    if counts.mixing < CLEAR_MIXING:
         return POSSIBLE
     if counts.separator in STRONG_SEPARATORS:
         return CLEAR

@@ -1,10 +1,10 @@
 """``tuneline init``: propose columns, splits and training for the user's files, ask, and write parameters."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import click
 import typer
 
 from tuneline.runtime.errors import ParamsError, StageError
@@ -116,7 +116,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     # data
     opened = open_named(checkpoint, revision)
+    named_checkpoint = ["--checkpoint", checkpoint] if checkpoint is not None else []
     choices = UserChoices(
+        command=shlex.join(["tuneline", "init", *map(str, files), *named_checkpoint]),
         text=tuple(text or ()),
         label=tuple(label or ()),
         task=task,
@@ -214,7 +216,9 @@ def ask_which(doubt: "ColumnDoubt") -> "NamedColumns":
     say(f"{doubt.problem}:")
     for number, answer in enumerate(doubt.alternatives, start=1):
         say(f"  {number}: {answer.trains} ({answer.options})")
-    number: int = typer.prompt("Which one?", type=click.IntRange(1, len(doubt.alternatives)))
+    number = 0
+    while not 1 <= number <= len(doubt.alternatives):
+        number = typer.prompt("Which one?", type=int)
     return doubt.alternatives[number - 1].choice
 
 

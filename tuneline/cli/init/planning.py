@@ -37,18 +37,23 @@ class OpenQuestionError(DataError):
     status = 3
     """No guess was made, and nothing was written."""
 
-    def __init__(self, path: str, doubt: ColumnDoubt) -> None:
+    def __init__(self, command: str, doubt: ColumnDoubt) -> None:
         lines = []
         for answer in doubt.alternatives:
-            lines.append(f"tuneline init {path} {answer.options}\n      {answer.trains}")
+            lines.append(f"{command} {answer.options}\n      {answer.trains}")
         super().__init__(f"{doubt.problem}. Choose:", "\n  ".join(lines))
         self.doubt = doubt
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserChoices(NamedColumns):
-    """What the user chose on the command line; ``None`` or empty is left to ``tuneline init``."""
+    """What the user chose on the command line; ``None`` or empty is left to ``tuneline init``.
 
+    Attributes:
+        command: The command with its files, to which an answer is added.
+    """
+
+    command: str = "tuneline init"
     header: bool | None = None
     encoding: str | None = None
     by: str | None = None
@@ -122,7 +127,7 @@ def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> 
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide(train, choices)
     if decision.doubt is not None:
-        raise OpenQuestionError(train.path, decision.doubt)
+        raise OpenQuestionError(choices.command, decision.doubt)
     files = {split: file.with_numbers(decision.reading.numbers) for split, file in files.items()}
     train = files["train"]
     if choices.encoding is None:

@@ -56,12 +56,13 @@ def test_pair_of_texts_is_recognised_by_name_and_keeps_its_order(pair):
     assert found.text_columns == (one, other)
 
 
-def test_without_known_names_the_most_words_are_text_and_the_fewest_values_are_label():
+def test_without_known_names_the_most_words_are_text_and_columns_of_few_values_are_a_doubt():
     def city(number):
         return ["Rome", "Oslo", "Lima"][number % 3]
 
     found = decided(["a", "b", "c", "d"], rows_of(number, city, sentence, klass))
-    assert (found.text_columns, found.label_column) == (("c",), "d")
+    assert found.text_columns == ("c",)
+    assert {answer.choice.label for answer in found.doubt.alternatives} == {("b",), ("d",)}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import pytest
 from stages.download.__main__ import main
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
+from tests.params import write_params
 from tuneline.cli.init import make_plan
-from tuneline.cli.init.planning import UserChoices
+from tuneline.cli.init.planning import OpenQuestionError, UserChoices
 from tuneline.params.loading import load_params
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import read_task
@@ -310,7 +311,7 @@ DOUBTS = [
     (names_with_and_without_commas, "--separator ','", {**SEPARATED, "separator": ","}),
     (
         two_columns,
-        "--label 'toxic' --label 'obscene'",
+        "--label toxic --label obscene",
         {"layout": "columns", "columns": ["toxic", "obscene"]},
     ),
     (some_repeated_texts, "--task multilabel", {"layout": "rows"}),
@@ -321,15 +322,17 @@ DOUBTS = [
     ("write", "option", "sets"), DOUBTS, ids=lambda value: getattr(value, "__name__", None)
 )
 def test_doubt_is_told_with_the_option_for_several_labels(project, write, option, sets):
+    before = (project / "params.yaml").read_text()
     done = init(write(project), "--yes", "--no-trial")
-    assert done.exit_code == 0, done.output
-    assert load_params().data.task == "classification"
-    assert f"Taken as one label per row; if there are several: {option}" in done.output
+    assert done.exit_code == OpenQuestionError.status, done.output
+    assert (project / "params.yaml").read_text() == before, "no guess was written"
+    assert done.output.count("tuneline init ") >= 2
+    commands = [line for line in done.output.splitlines() if shlex.join(shlex.split(option)) in line]
+    assert len(commands) == 1
 
     done = init(project / "in.csv", *shlex.split(option), "--yes", "--no-trial")
     assert done.exit_code == 0, done.output
     assert load_params().data.label_sets.model_dump(exclude_none=True) == sets
-    assert "Taken as" not in done.output
 
 
 @pytest.mark.parametrize(
@@ -337,15 +340,19 @@ def test_doubt_is_told_with_the_option_for_several_labels(project, write, option
     [(write, sets) for write, _, sets in DOUBTS],
     ids=lambda value: getattr(value, "__name__", None),
 )
-@pytest.mark.parametrize("answer", ["y", "n"])
 @pytest.mark.usefixtures("project")
-def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, sets, answer):
+def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, sets):
     monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    # several labels, no checkpoint, write, no hook of git
-    done = init(write(tmp_path), "--no-trial", input=f"{answer}\n6\ny\nn\n")
-    assert "Can a row have several labels?" in done.output
-    found = load_params().data.label_sets
-    assert (found and found.model_dump(exclude_none=True)) == (sets if answer == "y" else None)
+    path = write(tmp_path)
+    found = []
+    for answer in (1, 2):
+        write_params(tmp_path)
+        # the reading, no checkpoint, write, no hook of git
+        done = init(path, "--no-trial", input=f"{answer}\n6\ny\nn\n")
+        assert "Which one?" in done.output
+        label_sets = load_params().data.label_sets
+        found.append(label_sets and label_sets.model_dump(exclude_none=True))
+    assert found in ([None, sets], [sets, None])
 
 
 def test_one_label_per_row_can_be_asked_for(project):
@@ -425,4 +432,5 @@ def test_lists_of_objects_are_refused_with_what_to_write(project):
     path = write_jsonl(project, ["tags"], [[[{"name": name} for name in labels] for labels in sets_of()]])
     with pytest.raises(DataError) as refused:
         decided(path)
-    assert "'tags': several labels are a flat list of names" in refused.value.hint
+    assert "Column 'tags'" in refused.value.problem
+    assert "Write the names alone into the column" in refused.value.hint

@@ -20,6 +20,11 @@ from tuneline.model.text_lengths import TextLengths
 from tuneline.params.loading import load_params
 
 
+def with_task(decision, task):
+    return replace(decision, reading=replace(decision.reading, task=task))
+
+
+
 @pytest.fixture
 def plan(tickets):
     return make_plan([tickets], planning.UserChoices(), load_params(), may_ask=False)
@@ -68,7 +73,7 @@ def test_many_classes_get_more_steps(plan, checkpoint, classes, epochs):
 
 @pytest.mark.parametrize(("rows", "epochs"), [(100, 16), (3_200, 10), (20_000, 4), (320_000, 1)])
 def test_several_labels_get_more_steps(plan, checkpoint, rows, epochs):
-    sets = replace(of_rows(plan, rows), decision=replace(plan.decision, task="multilabel"))
+    sets = replace(of_rows(plan, rows), decision=with_task(plan.decision, "multilabel"))
     recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), sets, load_params())
     assert recipe.params["train.epochs"] == epochs
     if epochs > 1:
@@ -253,14 +258,14 @@ def test_label_smoothing_of_the_user_stays_and_numbers_have_none(plan, checkpoin
     assert fine_tuning(opened, lengths(30), many, of_few_rows).params["train.label_smoothing"] == 0.0, (
         "init wrote it for other data"
     )
-    numbers = replace(plan, decision=replace(plan.decision, task="regression"))
+    numbers = replace(plan, decision=with_task(plan.decision, "regression"))
     assert fine_tuning(opened, lengths(30), numbers, own).params["train.label_smoothing"] == 0.0
 
 
 def test_several_labels_are_not_smoothed_unless_the_user_does(plan, checkpoint):
     params, opened = load_params(), open_checkpoint(checkpoint, None)
     few = {**plan.counts, "validation": SplitCounts(40, Counter(a=40))}
-    sets = replace(plan, counts=few, decision=replace(plan.decision, task="multilabel"))
+    sets = replace(plan, counts=few, decision=with_task(plan.decision, "multilabel"))
     assert fine_tuning(opened, lengths(30), sets, params).params["train.label_smoothing"] == 0.0
     own = params.model_copy(update={"train": params.train.model_copy(update={"label_smoothing": 0.2})})
     assert fine_tuning(opened, lengths(30), sets, own).params["train.label_smoothing"] == 0.2

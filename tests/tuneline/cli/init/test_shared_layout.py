@@ -29,6 +29,7 @@ def test_first_line_that_can_be_read_in_two_ways_is_asked_for(tmp_path, monkeypa
     Path("a.csv").write_text(UNCLEAR)
     asked = []
     monkeypatch.setattr("typer.confirm", lambda question, **_: asked.append(question) or answer)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: 1)  # which column is the label
     made = make_plan([Path("a.csv")], UserChoices(), params(), may_ask=True)
     assert len(asked) == 1
     assert (made.layout.columns is None) is answer
