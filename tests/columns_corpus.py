@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 NAMES = ("billing", "delivery", "access", "returns", "praise", "damage", "refund", "warranty")
 WORDS = (
-    "please order again still week parcel courier never with my the was since today label invoice card payment"
-    " login reset password late broken size exchange return charged tracking address door team answer thanks"
-    " phone call waiting month shop item colour wrong missing box open email number account help soon"
+    "please order again still week parcel courier never with my the was since today label invoice card"
+    " payment login reset password late broken size exchange return charged tracking address door team answer"
+    " thanks phone call waiting month shop item colour wrong missing box open email number account help soon"
 ).split()
 
 Columns = dict[str, list[str]]

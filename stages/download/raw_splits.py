@@ -150,7 +150,7 @@ class RawWriter:
                 " init FILE --header`)."
             )
         else:
-            hint = "Correct it; if the train split lacks this class, list all classes in data.label_names."
+            hint = "Correct it, or give train rows of this class: a model cannot learn a class without them."
         raise DataError(
             f"{staged.place(batch, row)}, column {self.columns.label!r}: label {label!r} is not one of"
             f" {listed(self.encoder.written)}.",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tuneline.columns.labels import NAMED_BY_USER, ColumnDoubt, NamedColumns, choose_label
+from tuneline.columns.labels import NAMED_BY_USER, NOTHING_NAMED, ColumnDoubt, NamedColumns, choose_label
 from tuneline.columns.profiles import Cells, ColumnProfile
 from tuneline.columns.reading import Column, LabelReading, columns_of
 from tuneline.columns.texts import choose_texts
@@ -61,7 +61,7 @@ class ColumnChoice:
 def decide_columns(
     profiles: Sequence[ColumnProfile],
     sample: Sequence[Cells] = (),
-    named: NamedColumns = NamedColumns(),
+    named: NamedColumns = NOTHING_NAMED,
 ) -> ColumnChoice:
     """Decide on text columns, label column and task: what the user named, else the best joint reading.
 
@@ -95,6 +95,8 @@ def decide_columns(
     why_task = NAMED_BY_USER if named.task else _why_task(reading)
     reasons.append(f"task: {reading.task} ({why_task})")
     reasons += _unread(columns, (*texts, *reading.columns))
+    if reading.hint:
+        reasons.append(f"! {reading.hint}")
     if reading.exceptions:
         reasons.append(f"! some labels do not fit that: {listed(reading.exceptions)}")
     return ColumnChoice(texts, reading, tuple(reasons), doubt)

@@ -8,10 +8,17 @@ from tuneline.readers.label_values import MISSING_NUMBERS
 from tuneline.readers.rows import listed
 
 MOST_CLASSES = 200
+MOST_DISTINCT = 0.9
+"""Largest number of classes per row: with more, nearly each row has a value of its own."""
 FEW_CLASSES = 20
 LONGEST_CLASS = 100
 WORDS_OF_TEXT = 4
 """Mean words from which a column of mostly distinct values holds texts."""
+WORDS_OF_SENTENCE = 5
+"""Mean words from which values are rather texts, although few of them are different."""
+MANY_NUMBERS = 8
+SPARSE = 5
+"""Largest number per distinct value, above which numbers are ids or measurements and not classes."""
 SHOWN_CLASSES = 4
 ID_NAME = re.compile(
     r"(.*[_ .-])?(id|ids|uuid|guid|key|hash|url|uri|index|idx|row|no|nr|number|file|path|name)"
@@ -27,8 +34,7 @@ def class_reading(column: Column) -> LabelReading | None:
     classes = Counter({value: cells for value, cells in column.values.items() if value})
     if profile.nested or profile.many or len(classes) < 2 or profile.fractions:
         return None
-    most = min(MOST_CLASSES, max(profile.filled // 2, 2))
-    if len(classes) > most:
+    if len(classes) > min(MOST_CLASSES, max(MOST_DISTINCT * profile.filled, 2)):
         return None
     shown = listed([value for value, _ in classes.most_common()], SHOWN_CLASSES)
     reading = LabelReading(
@@ -40,12 +46,26 @@ def class_reading(column: Column) -> LabelReading | None:
         f"{len(classes)} classes",
         coverage=column.coverage,
     )
+    if len(classes) > profile.filled / 2 and len(classes) > 2:
+        reading = reading.better_by(-1.5)
     if max(map(len, classes)) > LONGEST_CLASS:
         reading = reading.better_by(-1.0)
+    if profile.mean_words >= WORDS_OF_SENTENCE:
+        reading = reading.better_by(-1.5)
+    if _are_ids(column):
+        reading = reading.better_by(-1.5)
     missing = sum(cells for value, cells in classes.items() if value.lower() in MISSING_NUMBERS)
     if missing:
         reading = reading.better_by(-0.5)
     return reading
+
+
+def _are_ids(column: Column) -> bool:
+    """Return True if the values are many whole numbers that do not count from a small one."""
+    if not column.profile.is_numeric or len(column.values) < MANY_NUMBERS:
+        return False
+    numbers = [float(value) for value in column.values]
+    return max(numbers) > SPARSE * len(numbers)
 
 
 def is_date(column: Column) -> bool:

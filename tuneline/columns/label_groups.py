@@ -5,15 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tuneline.columns.parts import LONGEST_LABEL, MOST_LABELS
-from tuneline.columns.reading import Column, LabelReading
+from tuneline.columns.reading import LEAST_FIT, Column, LabelReading
 from tuneline.columns.sets import CLEAR, POSSIBLE, SETS
 from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_sets import INDICATORS
 from tuneline.readers.rows import listed
 
-LEAST_INDICATORS = 0.93
-"""Share of cells that are 0 or 1, from which the others are mistakes."""
 CLEAR_COLUMNS = 3
 """Columns of 0 and 1 from which they are labels: two can be a label and a property of the text."""
 SHOWN_LABELS = 5
@@ -111,7 +109,7 @@ def indicator_words(column: Column) -> frozenset[str] | None:
     if not values or cells < labelled / 2:
         return None
     empty = column.profile.rows - column.profile.filled  # an empty cell is 0
-    if cells + empty < LEAST_INDICATORS * (labelled + empty):
+    if cells + empty < LEAST_FIT * (labelled + empty):
         return None
     # A column of one value has the words of all columns with that value.
     for words in WORDS:

@@ -66,6 +66,9 @@ class NamedColumns:
         return self.task is not None and self.task not in SET_KINDS
 
 
+NOTHING_NAMED = NamedColumns()
+
+
 @dataclass(frozen=True)
 class Alternative:
     """One answer to a doubt.
@@ -201,7 +204,7 @@ def named_points(reading: LabelReading, columns: Sequence[Column]) -> LabelReadi
             points = ONLY_LABEL
         elif key in LABEL_NAMES or (key in SET_NAMES and reading.sets is not None):
             points = NAMED_LABEL
-        elif any(word in key for word in LABEL_WORDS):
+        elif key in SET_NAMES or any(word in key for word in LABEL_WORDS):
             points = LIKE_LABEL
     gaps = 1 - reading.coverage
     if reading.sets is not None and reading.sets.layout in ("separated", "lists"):

@@ -9,13 +9,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from tuneline.columns.reading import MOST_EXCEPTIONS, Column, LabelReading, unusual
+from tuneline.columns.reading import LEAST_FIT, Column, LabelReading, unusual
 from tuneline.readers.label_values import MINUS, MISSING_NUMBERS, NumberFormat
 
-NUMBER = re.compile(
-    rf"(?P<before>[$€£¥~]?|[A-Za-z]{{2,4}}\s)(?P<sign>[+\-{MINUS}]?)(?P<currency>[$€£¥]?)\s?"
-    r"(?P<digits>\d[\d.,' \u00a0\u202f]*\d|\d|[.,]\d+)(?P<exponent>[eE][+-]?\d+)?(?P<after>\s?[^\d.,;|/\s-]{0,12})"
-)
+DIGITS = r"\d{1,3}(?:[ '\u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)*\.?|[.,]\d+"
+BEFORE = rf"(?P<before>[$€£¥~]?|[A-Za-z]{{2,4}}\s)(?P<sign>[+\-{MINUS}]?)(?P<currency>[$€£¥]?)\s?"
+AFTER = r"(?P<after>\s?[^\d.,;|/\s-]{0,12})"
+NUMBER = re.compile(rf"{BEFORE}(?P<digits>{DIGITS})(?P<exponent>[eE][+-]?\d+)?{AFTER}")
 """A number with a unit. Letters before it without a space make a code: ``e12``."""
 CODE = re.compile(r"[+-]?0\d+")
 """A whole number with leading zeros, as codes have them."""
@@ -25,8 +25,8 @@ GROUPS = {",": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?"), ".": re.compile(r"\d{1,3
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; more are rather numbers to predict."""
 FEWEST_NUMBERS = 3
-MOST_OTHERS = 0.15
-"""Largest share of the cells that are no numbers in a column of numbers."""
+RARE = 0.08
+"""Share of the cells with a mark in one role, up to which these are mistakes."""
 OUTLIER_SHARE = 0.02
 """Share of the rows with one number far outside from which it may mean that the number is missing."""
 OUTLIER_DISTANCE = 5.0
@@ -95,7 +95,7 @@ def numbers_of(column: Column) -> list[Numbers]:
         unit = f"{unit}s"
     total = column.rows - missing.total()
     codes = sum(column.values[text] for text, match in found.items() if CODE.fullmatch(match["digits"]))
-    if others.total() + codes > MOST_OTHERS * total:
+    if others.total() + codes > (1 - LEAST_FIT) * total:
         return []
 
     digits: Counter[str] = Counter()
@@ -135,33 +135,49 @@ def _as_numbers(
     return Numbers(form, values, missing, rest, fractions)
 
 
-def _marks(digits: Counter[str]) -> list[tuple[str, str | None]]:
-    """Return the decimal mark and the mark of thousands, in each way that the digits allow."""
-    spaced = sum(cells for text, cells in digits.items() if re.search(r"\d[ \u00a0\u202f]\d", text))
-    quoted = sum(cells for text, cells in digits.items() if "'" in text)
+Marks = tuple[str, str | None]
+"""The decimal mark, and that of thousands."""
+
+
+def _marks(digits: Counter[str]) -> list[Marks]:
+    """Return the marks in each way that the digits allow."""
     commas = _roles(digits, ",")
     points = _roles(digits, ".")
-    for mark, cells in ((" ", spaced), ("'", quoted)):
-        if cells:
+    for mark, pattern in ((" ", r"\d[ \u00a0\u202f]\d"), ("'", r"\d'\d")):
+        if any(re.search(pattern, text) for text in digits):
             return [("," if commas.used else ".", mark)]
-    if not commas.used:
-        if points.groups and not points.decimals:
-            if points.is_surely_thousands:
-                return [(",", ".")]
-            if points.can_be_thousands:
-                return [(".", None), (",", ".")]
-        return [(".", None)]
-    if points.used:  # both marks: that before three digits and the other groups thousands
-        if commas.decimals > commas.groups or points.groups > points.decimals:
-            return [(",", ".")]
-        return [(".", ",")]
-    if commas.decimals > MOST_EXCEPTIONS * commas.used:
+    if commas.used and points.used:
+        return [_of_both(commas, points)]
+    if commas.used:
+        return _of_commas(commas)
+    return _of_points(points)
+
+
+def _of_both(commas: "_Roles", points: "_Roles") -> Marks:
+    """Return which mark groups thousands: that before three digits and the other."""
+    if commas.decimals > commas.groups or points.groups > points.decimals:
+        return (",", ".")
+    return (".", ",")
+
+
+def _of_commas(commas: "_Roles") -> list[Marks]:
+    if commas.decimals > RARE * commas.used:
         return [(",", None)]
     if commas.is_surely_thousands:
         return [(".", ",")]
     if commas.large:
         return [(",", None)]
     return [(".", ","), (",", None)]
+
+
+def _of_points(points: "_Roles") -> list[Marks]:
+    if points.decimals or not points.groups:
+        return [(".", None)]
+    if points.is_surely_thousands:
+        return [(",", ".")]
+    if points.can_be_thousands:
+        return [(".", None), (",", ".")]
+    return [(".", None)]
 
 
 @dataclass(frozen=True)
@@ -191,7 +207,7 @@ class _Roles:
     @property
     def is_surely_thousands(self) -> bool:
         """True if a cell has two groups, or if many small numbers have none and no large one has none."""
-        if self.decimals > MOST_EXCEPTIONS * self.used:
+        if self.decimals > RARE * self.used:
             return False
         return self.certain > 0 or (self.can_be_thousands and self.small >= 0.2 * self.used)
 
@@ -251,9 +267,23 @@ def number_readings(column: Column) -> list[LabelReading]:
                 numbers=numbers.format,
                 coverage=covered,
                 exceptions=unusual(numbers.others, rest),
+                hint=outlier_hint(numbers),
             )
         )
     return readings
+
+
+def outlier_hint(numbers: Numbers) -> str:
+    """Return what a number far outside may mean; empty if there is none."""
+    outlier = numbers.outlier
+    if outlier is None:
+        return ""
+    cells = numbers.values[outlier]
+    others = [number for number in numbers.values if number != outlier]
+    return (
+        f"{outlier:g} is in {cells:,} rows, and all others are from {min(others):g} to {max(others):g}: if it"
+        " means that the number is missing, empty these cells"
+    )
 
 
 def described(numbers: Numbers) -> str:

@@ -14,12 +14,12 @@ from typing import Self
 from tuneline.columns.profiles import Cells, ColumnProfile
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams, TaskKind
-from tuneline.readers.label_values import NumberFormat
+from tuneline.readers.label_values import USUAL_NUMBERS, NumberFormat
 
 CLOSE = 1.0
 """Points between the best reading and the second from which the best one is taken."""
-MOST_EXCEPTIONS = 0.08
-"""Largest share of the cells that do not fit a reading: they are mistakes."""
+LEAST_FIT = 0.85
+"""Share of the cells that fit a reading, from which the others are mistakes."""
 SHOWN_EXCEPTIONS = 3
 
 
@@ -87,6 +87,7 @@ class LabelReading:
         numbers: How numbers are written.
         coverage: Share of the rows that have a label.
         exceptions: Cells that do not fit.
+        hint: What may be wrong with the values; empty if nothing is.
         refused: What to do where this is what the column holds, but it cannot be read so.
     """
 
@@ -97,9 +98,10 @@ class LabelReading:
     trains: str
     why: str
     sets: LabelSetsParams | None = None
-    numbers: NumberFormat = NumberFormat()
+    numbers: NumberFormat = USUAL_NUMBERS
     coverage: float = 1.0
     exceptions: tuple[str, ...] = ()
+    hint: str = ""
     refused: str = ""
 
     def better_by(self, points: float) -> Self:

@@ -7,7 +7,7 @@ from collections import Counter
 from tuneline.columns.numbers import numbers_of
 from tuneline.columns.parts import PartCounts, separators_of
 from tuneline.columns.profiles import NESTED
-from tuneline.columns.reading import MOST_EXCEPTIONS, Column, LabelReading, unusual
+from tuneline.columns.reading import LEAST_FIT, Column, LabelReading, unusual
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.label_sets import EMPTY_SET, parse_list, vector
@@ -24,16 +24,17 @@ WORDS_OF_NAMES = 2.1
 CLEAR_MIXING = 0.5
 """Share of later parts that also occur alone or first, from which a separator is clear."""
 POSSIBLE_MIXING = 0.2
-STRONG_SEPARATORS = (";", "|", "><")
+STRONG_SEPARATORS = (";", "|", "><", "\t")
 """Separators that names of classes seldom contain."""
 LEAST_COMBINATIONS = 3
 """Distinct sets of several parts from which another separator is clear: one or two can be names."""
 RICH = 3
 """Distinct cells per word from which words can be labels, separated by spaces."""
 RICH_MIXING = 0.8
-FEWEST_LISTS = 0.9
 FEWEST_DIGITS = 3
 """Elements of a vector of 0 and 1: with fewer it may be a number."""
+ALWAYS_TWO = 0.95
+"""Share of the cells with two parts, from which they are a number and its decimals."""
 SHUFFLES = 20
 MOST_BY_CHANCE = 0.9
 """Share of shuffled pairs in ascending order, from which the order of the real ones says nothing."""
@@ -68,7 +69,7 @@ def _objects(column: Column) -> LabelReading | None:
             example = example or text
     if value_is_nested(column) and not objects and not column.values:
         objects = column.rows
-    if objects < FEWEST_LISTS / 2 * max(column.rows, 1):
+    if objects < LEAST_FIT / 2 * max(column.rows, 1):
         return None
     keys = _names_of_objects(example)
     hint = f"Write the names alone into the column, such as ['a', 'b']; the objects have {keys}."
@@ -114,7 +115,7 @@ def _vectors(column: Column) -> LabelReading | None:
     length, cells = lengths.most_common(1)[0]
     usual = {value for value, digits in fitting.items() if len(digits) == length}
     is_number = all(value.startswith("1") and value.isdecimal() for value in usual)
-    if length < FEWEST_DIGITS or is_number or cells < (1 - MOST_EXCEPTIONS) * column.rows:
+    if length < FEWEST_DIGITS or is_number or cells < LEAST_FIT * column.rows:
         return None
     ones = sum(fitting[value].count("1") * column.values[value] for value in usual)
     return LabelReading(
@@ -143,7 +144,7 @@ def _lists(column: Column) -> LabelReading | None:
         fitting.add(value)
         for name in set(names):
             labels[name] += cells
-    if lists < FEWEST_LISTS * column.rows or not labels:
+    if lists < LEAST_FIT * column.rows or not labels:
         return None
     recurs = labels.total() >= 2 * len(labels) or len(labels) < column.rows
     if not recurs or max(map(len, labels)) > 100 or all(map(_is_fraction, labels)):
@@ -198,7 +199,8 @@ def _best_separated(column: Column) -> LabelReading | None:
         points = _points(column, counts)
         if points is None:
             continue
-        # Of two clear ones, that with the fewer labels divides completely; of ":" and ":::", the longer is meant.
+        # Of two clear ones, that with the fewer labels divides completely, and of ":" and ":::" the longer is
+        # meant.
         rank = (points, -len(counts.labels), len(separator))
         if best is None or rank > best[0]:
             best = (rank, _reading(column, counts, points))
@@ -214,11 +216,9 @@ def _points(column: Column, counts: PartCounts) -> float | None:
     has_many_sets = column.profile.many or len(column.values) > len(counts.labels)
     if counts.separator == " ":
         return WORDS_OF_NAMES
-    if counts.mixing < CLEAR_MIXING:
-        return POSSIBLE
-    if counts.separator in STRONG_SEPARATORS:
-        return CLEAR
-    if has_many_sets and len(counts.combinations) >= LEAST_COMBINATIONS:
+    is_strong = counts.separator in STRONG_SEPARATORS
+    has_combinations = has_many_sets and len(counts.combinations) >= LEAST_COMBINATIONS
+    if counts.mixing >= CLEAR_MIXING and (is_strong or has_combinations):
         return CLEAR
     return POSSIBLE
 
@@ -233,14 +233,22 @@ def _points_against_decimals(column: Column, counts: PartCounts) -> float | None
     for value, cells in column.values.items():
         parts = value.split(counts.separator)
         if len(parts) > 1:
-            if any(len(part) > 1 and part.strip().startswith("0") for part in parts[1:]):
+            parts = [part.strip() for part in parts]
+            if any(len(part) > 1 and part.startswith("0") for part in parts[1:]):
                 return None
-            if not all(part.strip().isdecimal() for part in parts):
+            if not all(map(str.isdecimal, parts)):
                 return None
             pairs.append(([int(part) for part in parts], cells))
     total = sum(cells for _, cells in pairs)
     longest = max(len(parts) for parts, _ in pairs)
     if counts.repeated > 0.02 * total or counts.mixing < CLEAR_MIXING:
+        return None
+    if total > ALWAYS_TWO * column.rows:
+        return None  # a set has one element in some rows, a number with one decimal never
+    first_parts = {parts[0] for parts, _ in pairs}
+    later_parts = {part for parts, _ in pairs for part in parts[1:]}
+    is_sorted = all(parts == sorted(parts) for parts, _ in pairs)
+    if not is_sorted and len(first_parts & later_parts) < CLEAR_MIXING * len(first_parts):
         return None
     has_three = sum(cells for parts, cells in pairs if len(parts) > 2)
     if longest > 2 and has_three > 0.01 * total:

@@ -165,10 +165,7 @@ def choose_texts(columns: Sequence[Column], sample: Sequence[Cells], names: Sequ
     Raises:
         DataError: No column looks like text.
     """
-    candidates = {}
-    for column in columns:
-        if column.profile.filled and not column.profile.nested and not column.profile.is_numeric:
-            candidates[column.key] = column
+    candidates = {column.key: column for column in columns if _can_be_text(column)}
     for first, second in PAIRS:
         if first in candidates and second in candidates:
             pair_of_names = (candidates[first].name, candidates[second].name)
@@ -190,7 +187,15 @@ def choose_texts(columns: Sequence[Column], sample: Sequence[Cells], names: Sequ
     if pairs:
         second, (_, reason) = max(pairs.items(), key=lambda item: item[1][0])
         return TextChoice(tuple(sorted((longest.name, second), key=position)), f"a pair: {reason}")
+    return _of_one(longest, others)
 
+
+def _can_be_text(column: Column) -> bool:
+    return column.profile.filled > 0 and not column.profile.nested and not column.profile.is_numeric
+
+
+def _of_one(longest: Column, others: Sequence[Column]) -> TextChoice:
+    """Return the choice of one text; the reason names other columns of several words."""
     reason = f"{longest.profile.mean_words:.0f} words per row"
     unused = []
     for column in others:

@@ -50,7 +50,10 @@ class FilesParams(Section):
     """``data.files``: format of the files under ``data/source/``."""
 
     delimiter: str | None = None
-    """One character. ``null``: comma for .csv, tab for .tsv."""
+    """One character, or several, such as ``:::``, between which quotes are literal.
+
+    ``null``: comma for .csv, tab for .tsv.
+    """
     quoting: Literal["standard", "literal"] | None = None
     """``standard``: quoted fields.
 
@@ -87,9 +90,9 @@ class FilesParams(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+        if self.delimiter is not None and (not self.delimiter or set(self.delimiter) & set('"\r\n')):
             raise ValueError(
-                f"delimiter: must be one character other than a quote or a line end, not {self.delimiter!r}"
+                f"delimiter: must be characters other than a quote or a line end, not {self.delimiter!r}"
             )
         duplicate = _first_duplicate(self.columns or [])
         if duplicate:

@@ -65,11 +65,37 @@ CSV = Delimited("csv", (".csv", ".txt"))
 TSV = Delimited("tsv", (".tsv", ".tab"), tabs=True)
 
 
-def split_records(layout: Layout, lines: Iterator[str], *, strict: bool = False) -> "Reader":
+class SplitLines:
+    """Records whose delimiter has several characters: a line each, without quotes.
+
+    They are used as a reader of the csv module.
+    """
+
+    def __init__(self, lines: Iterator[str], delimiter: str) -> None:
+        self.line_num = 0
+        self._lines = lines
+        self._delimiter = delimiter
+
+    def __iter__(self) -> "SplitLines":
+        """Return itself."""
+        return self
+
+    def __next__(self) -> list[str]:
+        """Return the cells of the next line, without white space around them; none of an empty line."""
+        line = next(self._lines)
+        self.line_num += 1
+        if not line.strip():
+            return []
+        return [cell.strip() for cell in line.split(self._delimiter)]
+
+
+def split_records(layout: Layout, lines: Iterator[str], *, strict: bool = False) -> "Reader | SplitLines":
     """Split lines into records, from the line after ``skip_lines``.
 
     ``strict`` refuses text after a closing quote.
     """
+    if len(layout.delimiter) > 1:
+        return SplitLines(itertools.islice(lines, layout.skip_lines, None), layout.delimiter)
     is_literal = layout.quoting == "literal"
     return csv.reader(
         itertools.islice(lines, layout.skip_lines, None),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tuneline.params.data import FilesParams
 from tuneline.readers.delimited import CSV, TSV
+from tuneline.readers.fasttext import FASTTEXT
 from tuneline.readers.files import DataFile
 from tuneline.readers.jsonl import JSONL
 from tuneline.readers.parquet import PARQUET
@@ -14,7 +15,7 @@ from tuneline.readers.rows import PARAMETERS, Limits
 from tuneline.readers.tables import Format, Input
 from tuneline.runtime.errors import DataError
 
-FORMATS: dict[str, Format] = {each.name: each for each in (CSV, TSV, JSONL, PARQUET)}
+FORMATS: dict[str, Format] = {each.name: each for each in (CSV, TSV, JSONL, PARQUET, FASTTEXT)}
 """The formats by name."""
 FORMAT_OF_SUFFIX = {suffix: each for each in FORMATS.values() for suffix in each.suffixes}
 ANY_TEXT = ".txt"

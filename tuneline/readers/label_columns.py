@@ -11,6 +11,7 @@ import pyarrow as pa
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.label_values import (
+    USUAL_NUMBERS,
     NumberFormat,
     ValueProblemError,
     class_name,
@@ -44,7 +45,7 @@ class LabelFormat:
     file: str
     column: str
     declared: Sequence[str] | None = None
-    numbers: NumberFormat = NumberFormat()
+    numbers: NumberFormat = USUAL_NUMBERS
     sets: LabelSetsParams | None = None
 
     @property

@@ -106,6 +106,8 @@ class NumberFormat:
         return text
 
 
+USUAL_NUMBERS = NumberFormat()
+"""Numbers as Python writes them."""
 MINUS = "\u2212"
 """The minus sign of typography."""
 SPACE = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d)")
@@ -130,7 +132,7 @@ def without_unit(text: str, unit: str) -> str:
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
-def label_number(value: Any, numbers: NumberFormat = NumberFormat()) -> float | None:
+def label_number(value: Any, numbers: NumberFormat = USUAL_NUMBERS) -> float | None:
     """Return a label as a number; ``None`` if it is missing, NaN, or a word for a missing number.
 
     Args:

@@ -15,7 +15,7 @@ from tuneline.readers.bad_values import BadValues
 from tuneline.readers.joined_rows import join_rows
 from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
 from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
-from tuneline.readers.label_values import NumberFormat, group_name
+from tuneline.readers.label_values import USUAL_NUMBERS, NumberFormat, group_name
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
 from tuneline.readers.tables import FileTable, ValueBatch
 from tuneline.runtime.errors import DataError
@@ -240,7 +240,7 @@ def labelled_batches(
     columns: LabelledColumns,
     bad: BadRows,
     declared: Sequence[str] | None = None,
-    numbers: NumberFormat = NumberFormat(),
+    numbers: NumberFormat = USUAL_NUMBERS,
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 

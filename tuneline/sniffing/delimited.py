@@ -11,6 +11,8 @@ from tuneline.readers.delimited import split_records
 from tuneline.readers.tables import Layout
 
 DELIMITERS = (",", "\t", ";", "|")
+RARE_DELIMITERS = ("::", ":::", "@", "||", "~", "^", "\x01")
+"""Delimiters that come into question only where every line has them."""
 APOSTROPHE, BACKSLASH = "'", "\\"
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?\s*')
 """First line by which Excel is told the delimiter."""
@@ -20,6 +22,8 @@ LONGEST_RECORD = 100
 """Lines of a record that the end of the sample may cut."""
 MOST_TITLES = 20
 """Records above a table that can be titles."""
+LEAST_USED = 0.05
+"""Share of the rows that have a cell of a column, above which the column is used: the header names it."""
 LEAST_EVEN = 0.9
 """Share of records with the usual number of cells, from which what follows a title is a table."""
 LONGEST_FIELD = 2**31 - 1
@@ -64,8 +68,7 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
         delimiter: The delimiter, if it is told.
         lines: The first lines.
     """
-    # delimiters, the usual one first
-    delimiters = sorted(DELIMITERS, key=lambda character: character != usual.delimiter)
+    delimiters = delimiters_of(usual, lines)
     if delimiter is not None:
         delimiters = [delimiter]
 
@@ -74,7 +77,10 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
     for character in delimiters:
         standard = replace(usual, delimiter=character, quoting="standard")
         literal = replace(usual, delimiter=character, quoting="literal")
-        candidates += [literal, standard] if character == "\t" else [standard, literal]
+        if len(character) > 1:
+            candidates.append(literal)
+        else:
+            candidates += [literal, standard] if character == "\t" else [standard, literal]
 
     # other quotes and escapes
     text = "".join(lines)
@@ -82,6 +88,8 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
     if f'{BACKSLASH}"' in text or f"{BACKSLASH}'" in text:
         escapes.append(BACKSLASH)
     for character in delimiters:
+        if len(character) > 1:
+            continue  # the quotes of such a file are literal
         edge = re.escape(character)
         quotes = ['"']
         if re.search(rf"(^|{edge})'[^'\n]*'({edge}|$)", text, re.MULTILINE):
@@ -91,6 +99,23 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
                 other = replace(usual, delimiter=character, quoting="standard", quote=quote, escape=escape)
                 candidates.append(other)
     return candidates
+
+
+def delimiters_of(usual: Layout, lines: Sequence[str]) -> list[str]:
+    """Return the delimiters that may be between the cells of lines, the usual one first.
+
+    Before it are those of several characters that every line has, as no text has them by chance.
+    """
+    delimiters = sorted(DELIMITERS, key=lambda character: character != usual.delimiter)
+    filled = [line for line in lines if line.strip()]
+    for characters in RARE_DELIMITERS:
+        if not filled or not all(characters in line for line in filled):
+            continue
+        if len(characters) > 1:
+            delimiters.insert(0, characters)
+        else:
+            delimiters.append(characters)
+    return delimiters
 
 
 def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, float]:
@@ -165,7 +190,8 @@ def count_titles(lines: Sequence[str], layout: Layout) -> int:
     rows = table[MOST_TITLES:] or table[-1:]
     used = 0
     for column in zip(*rows, strict=True):
-        used += any(map(str.strip, column))
+        cells = sum(bool(cell.strip()) for cell in column)
+        used += cells > LEAST_USED * len(rows)
 
     for number, record in enumerate(records[: MOST_TITLES + 1]):
         filled = [bool(cell.strip()) for cell in record]

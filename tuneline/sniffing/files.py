@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.readers.delimited import CSV, TSV, numbered_columns
+from tuneline.readers.fasttext import FASTTEXT
 from tuneline.readers.files import DataFile, not_a_file
 from tuneline.readers.formats import format_of
 from tuneline.readers.jsonl import JSONL
@@ -21,6 +22,8 @@ from tuneline.runtime.terminal import say
 from tuneline.sniffing.delimited import SNIFFED_RECORDS, first_records, fitting_layout
 from tuneline.sniffing.encodings import detect_encoding
 from tuneline.sniffing.header import CERTAIN, header_evidence
+from tuneline.sniffing.line_formats import is_fasttext, refuse_line_format
+from tuneline.sniffing.no_rows import refuse_no_rows
 from tuneline.sniffing.objects import refuse_object
 
 SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
@@ -142,6 +145,8 @@ def sniff(
             hint = "Name the files in it, one per split."
         raise DataError(f"{path} {problem}.", hint)
 
+    if isinstance(path, Path) and not path.is_fifo():
+        refuse_no_rows(path)
     usual = usual_layout(path, told)
     sniffer = SNIFFERS.get(usual.format.name)
     if sniffer is None:
@@ -171,6 +176,10 @@ def _sniff_table(source: Input, told: Told) -> Sniffed:
     lines = _sample(source)
     if not "".join(lines).strip():
         return Sniffed(source)  # and its reader says that it is empty
+    if told.delimiter is None and is_fasttext(lines):
+        return Sniffed(replace(source, layout=replace(source.layout, format=FASTTEXT)))
+    if told.delimiter is None:
+        refuse_line_format(source.name, lines)
 
     layout = fitting_layout(lines, source.layout, told.delimiter, told.quoting)
     table_format = CSV

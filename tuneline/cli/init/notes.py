@@ -137,6 +137,12 @@ def class_warnings(plan: Plan) -> list[str]:
     # classes of the train split that another split cannot test
     for split in SPLITS[1:]:
         absent = sorted(set(plan.counts["train"].classes) - set(plan.counts[split].classes))
+        unknown = sorted(set(plan.counts[split].classes) - set(plan.counts["train"].classes) - {""})
+        if unknown and plan.counts["train"].classes.keys() != {""}:
+            warnings.append(
+                f"! {split} has rows of {listed(unknown, SHOWN_CLASSES)}, and train has none: the model"
+                " cannot learn what it never sees. Move such rows to train, or take them out."
+            )
         if absent:
             shown = ", ".join(absent[:SHOWN_CLASSES])
             if len(absent) > SHOWN_CLASSES:

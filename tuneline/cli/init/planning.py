@@ -9,7 +9,7 @@ from typing import Self
 from tuneline.cli.init.class_counts import LeftOut, SplitCounts, count_classes
 from tuneline.cli.init.group_columns import GroupColumn, find_groups
 from tuneline.cli.init.placement import Placement, by_split, files_in, place
-from tuneline.cli.init.repeated_texts import with_rows
+from tuneline.cli.init.repeated_texts import people_note, repeated_texts, with_rows
 from tuneline.cli.init.row_file import RowFile
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_headers
 from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
@@ -125,9 +125,7 @@ def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> 
     sample = train.seen.sample
     if not profiles or profiles[0].rows == 0:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide(train, choices)
-    if decision.doubt is not None:
-        raise OpenQuestionError(choices.command, decision.doubt)
+    decision = decide(train, choices, notes)
     files = {split: file.with_numbers(decision.reading.numbers) for split, file in files.items()}
     train = files["train"]
     if choices.encoding is None:
@@ -198,16 +196,24 @@ def choose_column(
     return DecidingColumn(now.by, now.by_time, is_guess=True)
 
 
-def decide(train: RowFile, choices: UserChoices) -> ColumnChoice:
+def decide(train: RowFile, choices: UserChoices, notes: list[str]) -> ColumnChoice:
     """Decide on the columns of the train file, and on whether it has a row for each label of a text.
+
+    A note is added if its texts are in several rows that contradict each other.
 
     Raises:
         DataError: The user asked for several labels, and each text has one.
+        OpenQuestionError: The columns can be read in several ways.
     """
     decision = decide_columns(train.seen.profiles, train.seen.sample, choices)
-    if decision.sets is not None or choices.one_label or not TASKS[decision.task].has_classes:
-        return decision
-    return with_rows(train, decision, choices)
+    if decision.doubt is None and TASKS[decision.task].has_classes:
+        repeated = repeated_texts(train, decision)
+        if decision.sets is None and not choices.one_label:
+            decision = with_rows(train, repeated, decision, choices)
+        notes += people_note(repeated, train.columns, decision)
+    if decision.doubt is not None:
+        raise OpenQuestionError(choices.command, decision.doubt)
+    return decision
 
 
 def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:

@@ -7,7 +7,7 @@ sample, or none (the texts with the smallest hashes; Gibbons, "Distinct Sampling
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tuneline.cli.init.row_file import RowFile
@@ -79,12 +79,18 @@ class RepeatedTexts:
         return self.equal / max(self.repetitions, 1)
 
 
-def with_rows(file: RowFile, decision: ColumnChoice, named: NamedColumns) -> ColumnChoice:
+def repeated_texts(file: RowFile, decision: ColumnChoice) -> RepeatedTexts:
+    """Count how often the texts of a file are repeated, and with how many labels."""
+    return RepeatedTexts.count(_labelled_texts(file, decision))
+
+
+def with_rows(
+    file: RowFile, repeated: RepeatedTexts, decision: ColumnChoice, named: NamedColumns
+) -> ColumnChoice:
     """Return the decision, or that on several labels per text if the file has a row for each label.
 
     Where the rows of a text can be all of its labels or contradict each other, the decision has a doubt.
     """
-    repeated = RepeatedTexts.count(_labelled_texts(file, decision))
     reading = _reading_of_rows(decision, repeated)
     is_required = named.task in SET_KINDS
     if repeated.share >= CLEAR_SHARE and repeated.equal_share <= MOST_EQUAL:
@@ -125,10 +131,33 @@ def _reading_of_rows(decision: ColumnChoice, repeated: RepeatedTexts) -> LabelRe
     )
 
 
+MANY_ROWS = 1.5
+"""Mean rows of a text from which several people may have labelled it."""
+PEOPLE = ("rater", "annotator", "worker", "coder", "judge", "labeler", "labeller")
+"""Parts of the names of columns that say who labelled a row."""
+
+
+def people_note(repeated: RepeatedTexts, columns: Sequence[str], decision: ColumnChoice) -> list[str]:
+    """Return a note if the rows of a text look like the labels of several people."""
+    rows = 1 + repeated.repetitions / max(repeated.texts, 1)
+    is_joined = decision.sets is not None and decision.sets.layout == "rows"
+    if is_joined or rows < MANY_ROWS or repeated.share < POSSIBLE_SHARE:
+        return []
+    people = [name for name in columns if any(part in name.lower() for part in PEOPLE)]
+    who = f", which {people[0]!r} names" if people else ""
+    return [
+        f"! each text is in {rows:.1f} rows and {repeated.share:.0%} of the texts have different labels:"
+        f" these can be the labels of several people{who}. The rows of a text are in one split. The model learns"
+        " contradicting labels, and no test can be right on all: write one label per text, such as that of"
+        " most people, into the file first."
+    ]
+
+
 def _labelled_texts(file: RowFile, decision: ColumnChoice) -> Iterable[tuple[str, str]]:
     """Yield text and label of the rows that have both."""
-    for *texts, label in file.rows([*decision.text_columns, decision.label_column]):
-        name = (label or "").strip()
-        text = "\0".join(cell or "" for cell in texts)
-        if name and text.strip("\0 "):
+    texts = len(decision.text_columns)
+    for row in file.rows([*decision.text_columns, *decision.label_columns]):
+        name = "\0".join((cell or "").strip() for cell in row[texts:])
+        text = "\0".join(cell or "" for cell in row[:texts])
+        if name.strip("\0") and text.strip("\0 "):
             yield text, name

@@ -1,9 +1,9 @@
 import random
 
 import pytest
-from tuneline.columns.texts import LEAST_GAIN, pair
 
 from tuneline.columns.profiles import count_words
+from tuneline.columns.texts import LEAST_GAIN, pair
 
 WORDS = (
     "river",

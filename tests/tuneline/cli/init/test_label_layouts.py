@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.download.__main__ import main
+from tests.params import write_params
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
-from tests.params import write_params
 from tuneline.cli.init import make_plan
 from tuneline.cli.init.planning import OpenQuestionError, UserChoices
 from tuneline.params.loading import load_params

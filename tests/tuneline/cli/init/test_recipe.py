@@ -24,7 +24,6 @@ def with_task(decision, task):
     return replace(decision, reading=replace(decision.reading, task=task))
 
 
-
 @pytest.fixture
 def plan(tickets):
     return make_plan([tickets], planning.UserChoices(), load_params(), may_ask=False)
