@@ -35,6 +35,10 @@ FEWEST_DIGITS = 3
 """Elements of a vector of 0 and 1: with fewer it may be a number."""
 ALWAYS_TWO = 0.95
 """Share of the cells with two parts, from which they are a number and its decimals."""
+MOST_REPEATED = 0.02
+"""Largest share of the cells that have an element twice: a set has none."""
+FEWEST_PAIRS = 10
+"""Different pairs from which their order says something."""
 SHUFFLES = 20
 MOST_BY_CHANCE = 0.9
 """Share of shuffled pairs in ascending order, from which the order of the real ones says nothing."""
@@ -224,46 +228,62 @@ def _points(column: Column, counts: PartCounts) -> float | None:
 
 
 def _points_against_decimals(column: Column, counts: PartCounts) -> float | None:
-    """Return the evidence that ``4,27`` is two ids and not a number.
+    """Return the evidence that ``4,27`` is two ids and not a number; ``None`` if it is a number.
 
-    Ids of a set are different and often in order; digits after a decimal comma are neither, and can begin
-    with 0.
+    Ids of a set are different, and the same ids are first and later ones. Digits after a decimal comma are
+    neither, can begin with 0, and nearly all cells have some.
     """
-    pairs = []
-    for value, cells in column.values.items():
-        parts = value.split(counts.separator)
-        if len(parts) > 1:
-            parts = [part.strip() for part in parts]
-            if any(len(part) > 1 and part.startswith("0") for part in parts[1:]):
-                return None
-            if not all(map(str.isdecimal, parts)):
-                return None
-            pairs.append(([int(part) for part in parts], cells))
+    pairs = _whole_numbers(column.values, counts.separator)
     total = sum(cells for _, cells in pairs)
-    longest = max(len(parts) for parts, _ in pairs)
-    if counts.repeated > 0.02 * total or counts.mixing < CLEAR_MIXING:
+    is_number = total == 0 or counts.repeated > MOST_REPEATED * total or total > ALWAYS_TWO * column.rows
+    if is_number or counts.mixing < CLEAR_MIXING or not _have_one_vocabulary(pairs):
         return None
-    if total > ALWAYS_TWO * column.rows:
-        return None  # a set has one element in some rows, a number with one decimal never
-    first_parts = {parts[0] for parts, _ in pairs}
-    later_parts = {part for parts, _ in pairs for part in parts[1:]}
-    is_sorted = all(parts == sorted(parts) for parts, _ in pairs)
-    if not is_sorted and len(first_parts & later_parts) < CLEAR_MIXING * len(first_parts):
-        return None
-    has_three = sum(cells for parts, cells in pairs if len(parts) > 2)
-    if longest > 2 and has_three > 0.01 * total:
+
+    of_three = sum(cells for parts, cells in pairs if len(parts) > 2)
+    if of_three > MOST_REPEATED / 2 * total or _is_ascending(pairs):
         return CLEAR
-    ascending = sum(cells for parts, cells in pairs if parts == sorted(parts)) / max(total, 1)
+    return POSSIBLE - 0.5
+
+
+Pairs = list[tuple[list[int], int]]
+"""The parts of each value with several, and its number of cells."""
+
+
+def _whole_numbers(values: Counter[str], separator: str) -> Pairs:
+    """Return the parts as whole numbers; nothing if any is none, or a later one begins with 0."""
+    pairs: Pairs = []
+    for value, cells in values.items():
+        if separator not in value:
+            continue
+        parts = [part.strip() for part in value.split(separator)]
+        has_zero = any(len(part) > 1 and part.startswith("0") for part in parts[1:])
+        if has_zero or not all(map(str.isdecimal, parts)):
+            return []
+        pairs.append((list(map(int, parts)), cells))
+    return pairs
+
+
+def _have_one_vocabulary(pairs: Pairs) -> bool:
+    """Return True if first parts are later ones, too, or all parts are in order."""
+    if all(parts == sorted(parts) for parts, _ in pairs):
+        return True
+    first = {parts[0] for parts, _ in pairs}
+    later = {part for parts, _ in pairs for part in parts[1:]}
+    return len(first & later) >= CLEAR_MIXING * len(first)
+
+
+def _is_ascending(pairs: Pairs) -> bool:
+    """Return True if the parts are in order, and would not be by chance."""
+    total = sum(cells for _, cells in pairs)
+    ascending = sum(cells for parts, cells in pairs if parts == sorted(parts))
     generator = random.Random(0)  # noqa: S311 - no secret depends on it
     later = [parts[-1] for parts, _ in pairs]
-    by_chance = 0.0
+    by_chance = 0
     for _ in range(SHUFFLES):
         generator.shuffle(later)
         by_chance += sum(parts[0] < other for (parts, _), other in zip(pairs, later, strict=True))
-    by_chance /= SHUFFLES * max(len(pairs), 1)
-    if ascending > 0.97 and by_chance < MOST_BY_CHANCE and len(pairs) >= 10:
-        return CLEAR
-    return POSSIBLE - 0.5
+    is_by_chance = by_chance >= MOST_BY_CHANCE * SHUFFLES * len(pairs)
+    return len(pairs) >= FEWEST_PAIRS and ascending > 0.97 * total and not is_by_chance
 
 
 def _is_rich(column: Column, counts: PartCounts) -> bool:
