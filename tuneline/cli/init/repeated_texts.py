@@ -148,8 +148,8 @@ def people_note(repeated: RepeatedTexts, columns: Sequence[str], decision: Colum
     return [
         f"! each text is in {rows:.1f} rows and {repeated.share:.0%} of the texts have different labels:"
         f" these can be the labels of several people{who}. The rows of a text are in one split. The model"
-        " learns contradicting labels, and no test can be right on all: write one label per text, such as that of"
-        " most people, into the file first."
+        " learns contradicting labels, and no test can be right on all: write one label per text, such as"
+        " that of most people, into the file first."
     ]
 
 
