@@ -49,10 +49,11 @@ from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
 from tuneline.readers.labelled import LabelledColumns
-from tuneline.readers.rows import BadRowPolicy, listed
+from tuneline.readers.rows import BadRowPolicy
 from tuneline.runtime.atomic_files import publish_directory, replace_directory, working_directory
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress, say
+from tuneline.runtime.wording import listed
 from tuneline.tasks import TASKS
 
 WORK = "work"

@@ -29,9 +29,9 @@ from tuneline.core.tables import (
     write_batches,
 )
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress
+from tuneline.runtime.wording import listed
 from tuneline.tasks import Task
 
 GROUP_KEY = "\0group"

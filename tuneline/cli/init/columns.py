@@ -17,8 +17,8 @@ from tuneline.cli.init.label_layouts import LabelLayout, layout_of_column, layou
 from tuneline.cli.init.profiles import WORD_PATTERN, Cells, ColumnProfile
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams, TaskKind
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, PAIRS, SET_NAMES, TEXT_NAMES
 from tuneline.tasks import TASKS
 

@@ -11,8 +11,8 @@ from tuneline.cli.init.label_parts import LABEL_SEPARATORS, PartCounts
 from tuneline.cli.init.profiles import ColumnProfile
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_sets import INDICATORS
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 LEAST_RECURRENCE = 2.0
 """Mean cells of a part from which parts can be labels."""
