@@ -40,6 +40,7 @@ from stages.download.source import (
 )
 from tuneline.analysis.corrections import Corrections
 from tuneline.core.launch import check_launch
+from tuneline.core.provenance import write_provenance
 from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
@@ -286,9 +287,10 @@ def write_splits(
     return splits, labels.names, applied
 
 
-def applied_corrections() -> AppliedCorrections | None:
-    """Return the corrections that ``main`` has applied."""
-    return RawSource.read(RAW / "source.json").corrections
+def record_provenance() -> None:
+    """Write the provenance, with the corrections that ``main`` has applied."""
+    corrections = RawSource.read(RAW / "source.json").corrections
+    write_provenance("download", LIBRARIES, corrections=corrections)
 
 
 def main() -> dict[str, float]:
@@ -322,4 +324,4 @@ def main() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    run_stage("download", main, libraries=LIBRARIES, corrections=applied_corrections)
+    run_stage("download", main, record_provenance)
