@@ -287,8 +287,8 @@ def write_splits(
     return splits, labels.names, applied
 
 
-def record_provenance() -> None:
-    """Write the provenance, with the corrections that ``main`` has applied."""
+def record_corrections() -> None:
+    """Write the provenance with the corrections that ``main`` has applied."""
     corrections = RawSource.read(RAW / "source.json").corrections
     write_provenance("download", LIBRARIES, corrections=corrections)
 
@@ -324,4 +324,4 @@ def main() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    run_stage("download", main, record_provenance)
+    run_stage("download", main, record_corrections)

@@ -265,8 +265,8 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     sys.exit(INTERRUPTED)
 
 
-def record_provenance(segments: Sequence[TrainingSegment]) -> None:
-    """Write the provenance, with the devices that ``main`` has trained on."""
+def record_devices(segments: Sequence[TrainingSegment]) -> None:
+    """Write the provenance with the devices that ``main`` has trained on."""
     write_provenance("train", LIBRARIES, devices=devices_used(segments))
 
 
@@ -274,7 +274,7 @@ def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
     segments: list[TrainingSegment] = []
     try:
-        run_stage("train", partial(main, segments), partial(record_provenance, segments))
+        run_stage("train", partial(main, segments), partial(record_devices, segments))
     finally:
         # the exit code is settled, and freeing the memory takes a second in which a signal could change it
         for number in STOPPING:
