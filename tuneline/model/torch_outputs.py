@@ -1,22 +1,25 @@
-"""What a model of torch computes of tokenized rows. Importing this module imports torch."""
+"""What a model of torch computes of tokenized rows."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tuneline.model.batches import TokenizedRows, compute_by_length
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 
 def compute_outputs(
-    model: Callable[[dict[str, Tensor]], Tensor],
+    model: "Callable[[dict[str, Tensor]], Tensor]",
     rows: TokenizedRows,
     out: NDArray[np.float32],
     *,
     pad_token_id: int,
-    device: torch.device,
+    device: "torch.device",
     batch_size: int,
     title: str | None = None,
 ) -> NDArray[np.float32]:
@@ -35,6 +38,7 @@ def compute_outputs(
     Returns:
         ``out``, with the outputs in the order of the rows.
     """
+    import torch
 
     def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
         inputs = {}
