@@ -15,6 +15,7 @@ from prefect.states import Completed, Failed
 
 from tuneline.runtime.atomic_files import write_json
 from tuneline.runtime.terminal import visible
+from tuneline.runtime.wording import first_lines
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""
@@ -51,10 +52,9 @@ def ended_again(
 
 def _with_problems(message: str, problems: Sequence[str]) -> str:
     """Return a message with the first problems, a line each, and the number of the remaining ones."""
-    lines = [message]
-    lines += problems[:REPORTED]
+    lines = [message, *first_lines(problems, REPORTED)]
     if len(problems) > REPORTED:
-        lines.append(f"and {len(problems) - REPORTED} more, see the log")
+        lines[-1] += ", see the log"
     return visible("\n".join(lines))
 
 

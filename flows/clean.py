@@ -41,6 +41,7 @@ from tuneline.repository.dvc import cache_folder
 from tuneline.repository.garbage import BUSY
 from tuneline.runtime.locks import BusyError, locked
 from tuneline.runtime.resumable import RESUMABLE
+from tuneline.runtime.wording import first_of
 from tuneline.settings import Retention, Scoring, Settings, load_settings
 
 DAY = 86400.0
@@ -113,11 +114,7 @@ class Removed:
 
     def as_cells(self) -> dict[str, Any]:
         """Return the row of the table in Prefect's UI, with a few names."""
-        names = list(self.names[:EXAMPLES])
-        more = self.number - EXAMPLES
-        if names and more > 0:
-            names.append(f"and {more} more")
-        details = filter(None, [", ".join(names), self.note])
+        details = filter(None, [first_of(self.names, EXAMPLES), self.note])
         return {
             "what": self.what,
             "number": self.number,

@@ -55,6 +55,7 @@ from tuneline.repository.registry import Version
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.locks import BusyError, locked
+from tuneline.runtime.wording import first_of
 from tuneline.settings import IngestSource, Name, Settings, load_settings
 
 ATTEMPTS = 5
@@ -493,11 +494,8 @@ def _commit_message(new: NewRows, run_id: str) -> str:
         sources.append(f"{entry.source} {amount}")
 
         line = f"{entry.source}: {entry.counts}"
-        names = [read.name for read in entry.files[:NAMED]]
-        if len(entry.files) > NAMED:
-            names.append(f"and {len(entry.files) - NAMED} more")
-        if names:
-            line += f" ({', '.join(names)})"
+        if entry.files:
+            line += f" ({first_of([read.name for read in entry.files], NAMED)})"
         body.append(line)
 
     lines = [f"Ingest new rows: {', '.join(sources)}", ""]

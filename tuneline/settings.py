@@ -149,19 +149,14 @@ class PromotionPolicy(Section):
     """Largest size of ``model.onnx`` with its external data."""
     max_latency_ms: PositiveFloat = 250
     """Largest latency of one row at a time on one core, at the 95th percentile."""
-    take_over: Literal["none", "pull_request", "fast_forward"] = "none"
-    """What happens to the commit of a promoted run.
-
-    ``pull_request``: it goes to the branch ``tuneline/promotion``. ``fast_forward``: ``branch`` moves to it.
-    """
+    take_over: Literal["none", "fast_forward"] = "none"
+    """What happens to the commit of a promoted run. ``fast_forward``: ``branch`` moves to it."""
     branch: Annotated[str, Field(pattern=r"^[\w][\w./-]*$")] = "main"
     """Branch that results are taken over into."""
-    push_options: list[str] = []
-    """Options of the push of ``tuneline/promotion``, with which GitLab opens a merge request."""
 
     def conditions(self) -> str:
         """Return what decisions depend on, as JSON: all but the take-over."""
-        return self.model_dump_json(exclude={"take_over", "branch", "push_options"})
+        return self.model_dump_json(exclude={"take_over", "branch"})
 
 
 class SizeLimits(Section):
@@ -451,7 +446,10 @@ def load_settings(root: Path) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        hint = "`tuneline explain flows.KEY` prints what a setting accepts."
+        hint = (
+            "`tuneline explain flows.KEY` prints what a setting accepts; `tuneline upgrade` removes those of"
+            " an earlier version."
+        )
         raise ParamsError(describe_error(error, path, Settings), hint) from None
 
 

@@ -26,10 +26,11 @@ from tuneline.readers.files import is_url, shown
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import class_name
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
-from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, listed
+from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.tables import open_table
 from tuneline.repository.worktrees import GitError
 from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.wording import listed
 from tuneline.tasks import TASKS, Classification, Task
 
 NO_HASH = np.uint64(0)

@@ -12,6 +12,7 @@ the train split.
 import re
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from stages.base.doubts import tokenizer_doubts
@@ -28,6 +29,7 @@ from tuneline.checkpoints.pretrained import (
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.launch import check_launch
+from tuneline.core.provenance import write_provenance
 from tuneline.core.stage import run_stage
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokenizer import load_tokenizer
@@ -218,4 +220,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_stage("base", main, libraries=("huggingface_hub",))
+    run_stage("base", main, partial(write_provenance, "base", ("huggingface_hub",)))

@@ -22,9 +22,9 @@ from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
 from tuneline.metrics.judging import averaging
 from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flips, ModelComparison, Saturation
+from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison, Saturation
 from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import CompareParams, Params
 from tuneline.params.loading import load_params
 from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, RAW, TOKENIZED
@@ -41,7 +41,7 @@ def main() -> dict[str, float]:
     """Compare the exported models with the trained model, write metrics and report, and publish."""
     # inputs
     params = load_params()
-    record = ExportRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
+    record = UsageRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
     trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
     average = averaging(trained.task, params.evaluate.f1)

@@ -7,7 +7,7 @@ import numpy as np
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.probability_scores import confidences
-from tuneline.onnx.records import Flip, Prediction
+from tuneline.onnx.comparison_records import Flip, Prediction
 
 LIMIT = 100
 """Flipped rows described per model: the ones whose logits differ most."""

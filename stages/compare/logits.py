@@ -11,7 +11,7 @@ from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, project_metric
 from tuneline.onnx.agreement import agreement, agreement_metrics
-from tuneline.onnx.records import Saturation
+from tuneline.onnx.comparison_records import Saturation
 from tuneline.tasks import Task
 
 Logits = NDArray[np.float32]

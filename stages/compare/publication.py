@@ -4,8 +4,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from stages.compare.tolerance import ToleranceJudgement
-from tuneline.onnx.records import ExportRecord
-from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord
+from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord, UsageRecord
 from tuneline.params import CompareParams
 from tuneline.paths import CANDIDATES, COMPARISON, ONNX
 from tuneline.runtime.atomic_files import replace_directory
@@ -30,7 +29,7 @@ def select_published(
 
 
 def publish_passed(
-    record: ExportRecord,
+    record: UsageRecord,
     metrics: Mapping[str, Mapping[str, float]],
     left_out: Mapping[str, Sequence[str]],
     split: str,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.onnx.records import ExportRecord, Saturation
+from tuneline.onnx.comparison_records import Saturation
 from tuneline.onnx.session import run_outputs
+from tuneline.onnx.usage import UsageRecord
 from tuneline.paths import CANDIDATES
 
 LARGEST_SUM = 32_767
@@ -35,7 +36,7 @@ class IntegerProduct:
     weights: NDArray[np.int8]
 
 
-def exported_saturation(record: ExportRecord, split: TokenizedSplit) -> dict[str, Saturation]:
+def exported_saturation(record: UsageRecord, split: TokenizedSplit) -> dict[str, Saturation]:
     """Check the int8 model, if it was exported, for saturated products; return the result by precision."""
     if "int8" not in record.models:
         return {}

@@ -40,6 +40,7 @@ from stages.download.source import (
 )
 from tuneline.analysis.corrections import Corrections
 from tuneline.core.launch import check_launch
+from tuneline.core.provenance import write_provenance
 from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
@@ -49,10 +50,11 @@ from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
 from tuneline.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
 from tuneline.readers.labelled import LabelledColumns
-from tuneline.readers.rows import BadRowPolicy, listed
+from tuneline.readers.rows import BadRowPolicy
 from tuneline.runtime.atomic_files import publish_directory, replace_directory, working_directory
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress, say
+from tuneline.runtime.wording import listed
 from tuneline.tasks import TASKS
 
 WORK = "work"
@@ -285,9 +287,10 @@ def write_splits(
     return splits, labels.names, applied
 
 
-def applied_corrections() -> AppliedCorrections | None:
-    """Return the corrections that ``main`` has applied."""
-    return RawSource.read(RAW / "source.json").corrections
+def record_corrections() -> None:
+    """Write the provenance with the corrections that ``main`` has applied."""
+    corrections = RawSource.read(RAW / "source.json").corrections
+    write_provenance("download", LIBRARIES, corrections=corrections)
 
 
 def main() -> dict[str, float]:
@@ -321,4 +324,4 @@ def main() -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    run_stage("download", main, libraries=LIBRARIES, corrections=applied_corrections)
+    run_stage("download", main, record_corrections)

@@ -34,11 +34,12 @@ from tuneline.readers.files import (
 )
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
-from tuneline.readers.rows import BadRows, listed
+from tuneline.readers.rows import BadRows
 from tuneline.readers.tables import open_table
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress
+from tuneline.runtime.wording import listed
 
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d)(?!\d)")
 Day = datetime.date

@@ -11,9 +11,10 @@ import pyarrow as pa
 from stages.download.source import SourceFile, SourceSplit
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
-from tuneline.readers.rows import BadRows, listed, nearest
+from tuneline.readers.rows import BadRows, nearest
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError, UnreadableError
+from tuneline.runtime.wording import listed
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PIN = (

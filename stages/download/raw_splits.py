@@ -15,8 +15,8 @@ from stages.download.corrector import Corrector
 from stages.download.label_encoding import LabelEncoder
 from stages.download.row_selection import RowSelection, sample_rows
 from stages.download.source import GROUP, INDEX, StagedSplit
-from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
+from tuneline.analysis.group_numbers import renumbered
 from tuneline.analysis.splitting import row_hashes
 from tuneline.analysis.text import Keys
 from tuneline.core.tables import (
@@ -29,9 +29,9 @@ from tuneline.core.tables import (
     write_batches,
 )
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress
+from tuneline.runtime.wording import listed
 from tuneline.tasks import Task
 
 GROUP_KEY = "\0group"

@@ -17,9 +17,10 @@ from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import SampleParams
 from tuneline.paths import SPLITS
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
-from tuneline.readers.rows import BadRows, listed, nearest
+from tuneline.readers.rows import BadRows, nearest
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
 """Words of the tickets.

@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import PartialState
-from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.machine import threads
-from tuneline.model.batches import TokenizedRows, compute_by_length
+from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import Encoder
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import load_tokenizer
+from tuneline.model.torch_outputs import compute_outputs
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
@@ -59,18 +60,21 @@ class Classifier:
         ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
         """
 
-        def compute(batch: NDArray[np.int64]) -> Logits:
-            padded = rows.pad(batch, self.tokenizer.pad_token_id)
-            inputs = {name: torch.from_numpy(values).to(self.device) for name, values in padded.items()}
-            logits: Logits = self.model(**inputs).logits.float().cpu().numpy()
-            return rows.answers(logits, batch)
+        def compute_logits(inputs: dict[str, Tensor]) -> Tensor:
+            logits: Tensor = self.model(**inputs).logits
+            return logits
 
         if out is None:
             out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
-        with torch.inference_mode():
-            return compute_by_length(
-                compute, rows.lengths, batch_size, out, title="predict", windows=rows.window_counts
-            )
+        return compute_outputs(
+            compute_logits,
+            rows,
+            out,
+            pad_token_id=self.tokenizer.pad_token_id,
+            device=self.device,
+            batch_size=batch_size,
+            title="predict",
+        )
 
     def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
         """Return the logits of rows of one or two texts, shape ``(rows, outputs)``.

@@ -54,18 +54,13 @@ class QuantizationRows:
 
     def calibration(self, count: int) -> Iterator[Batch]:
         """Yield padded batches of at most ``count`` rows of the train split, of similar length each."""
-        return padded_batches(self._sample(self.train, count), self.pad_token_id)
+        split = TokenizedSplit.read(self.train).sample(count, self.seed)
+        return padded_batches(split, self.pad_token_id)
 
     def selection(self, count: int) -> TokenizedSplit:
         """Return at most ``count`` rows of the validation split, with the decisions of the trained model."""
-        return replace(self._sample(self.validation, count), task=self.task)
-
-    def _sample(self, rows: SplitReader, count: int) -> TokenizedSplit:
-        split = TokenizedSplit.read(rows)
-        if len(split) <= count:
-            return split
-        drawn = np.random.default_rng(self.seed).choice(len(split), count, replace=False)
-        return split.take(np.sort(drawn))
+        split = TokenizedSplit.read(self.validation).sample(count, self.seed)
+        return replace(split, task=self.task)
 
 
 def padded_batches(split: TokenizedSplit, pad_token_id: int) -> Iterator[Batch]:

@@ -30,7 +30,7 @@ from stages.tokenize.tokenizer import (
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import content_key
 from tuneline.core.launch import check_launch
-from tuneline.core.provenance import stage_provenance
+from tuneline.core.provenance import stage_provenance, write_provenance
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
@@ -181,4 +181,4 @@ def main() -> Measurements:
 
 
 if __name__ == "__main__":
-    run_stage("tokenize", main, libraries=LIBRARIES)
+    run_stage("tokenize", main, partial(write_provenance, "tokenize", LIBRARIES))

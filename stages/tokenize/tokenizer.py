@@ -14,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
+from tuneline.core.tables import LABELS, SplitReader, StoredLabels, tokenized_schema, write_batches
 from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
 from tuneline.model.long_text import LongText
 from tuneline.runtime.atomic_files import replace_file, write_json
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.terminal import progress
-from tuneline.tasks import read_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -50,7 +49,7 @@ class RawTexts:
             if not pa.types.is_string(kind):
                 raise DataError(f"{path}: column {name!r} is {kind}, not text.", HINT)
         try:
-            self.labels = read_task(schema)
+            self.labels = StoredLabels.of(schema)
         except DataError as error:
             raise DataError(f"{path}: {error.problem}", HINT) from None
 

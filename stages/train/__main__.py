@@ -46,6 +46,7 @@ from stages.train.loop import train_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
+from tuneline.core.provenance import write_provenance
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.training_devices import TrainingSegment
@@ -61,6 +62,9 @@ from tuneline.runtime.atomic_files import replace_directory, write_json
 from tuneline.runtime.terminal import say
 from tuneline.tasks import DECISIONS, Task
 from tuneline.tasks.task import Logits
+
+LIBRARIES = ("accelerate", "numpy", "peft", "safetensors", "torch", "transformers")
+"""Libraries that the outs depend on."""
 
 
 def main(segments: list[TrainingSegment] | None = None) -> Measurements:
@@ -261,12 +265,16 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     sys.exit(INTERRUPTED)
 
 
+def record_devices(segments: Sequence[TrainingSegment]) -> None:
+    """Write the provenance with the devices that ``main`` has trained on."""
+    write_provenance("train", LIBRARIES, devices=devices_used(segments))
+
+
 def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
     segments: list[TrainingSegment] = []
-    libraries = ("accelerate", "numpy", "peft", "safetensors", "torch", "transformers")
     try:
-        run_stage("train", partial(main, segments), libraries, devices=partial(devices_used, segments))
+        run_stage("train", partial(main, segments), partial(record_devices, segments))
     finally:
         # the exit code is settled, and freeing the memory takes a second in which a signal could change it
         for number in STOPPING:

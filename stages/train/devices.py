@@ -19,10 +19,10 @@ from accelerate.utils import SAFE_WEIGHTS_NAME, DistributedType, FullyShardedDat
 from safetensors.torch import load_model
 from torch import Tensor, nn
 
-from stages.train.cpu.bf16 import mkl_gemm
 from stages.train.cpu.linear import onednn_is_faster
 from tuneline.core.hashes import file_hash
 from tuneline.core.launch import launch_file, needs_gpu, read_launch
+from tuneline.core.machine import processor_words
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
 from tuneline.params import Params
 from tuneline.paths import REPORTS
@@ -190,7 +190,7 @@ def processor_kind(device: torch.device, precision: str) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     kinds = [torch.backends.cpu.get_cpu_capability()]
-    if precision == "bf16" and mkl_gemm() is not None:
+    if precision == "bf16" and "amx_bf16" in processor_words():
         kinds.append("AMX")
     if precision == "no" and onednn_is_faster():
         kinds.append("linear layers by oneDNN")

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from stages.train.data import BatchLoader, Inputs, Rows, check_fit
+from stages.train.data import Inputs, check_fit
 from stages.train.devices import describe_devices
 from stages.train.model import build_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
-from tuneline.model.batches import compute_by_length
 from tuneline.model.encoding import pair_separators
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.model.torch_outputs import compute_outputs
 from tuneline.params import Params
 from tuneline.runtime.terminal import phase, progress, say
 from tuneline.tasks import Task
@@ -71,14 +71,11 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
 
     # data
     limit = most_rows(model.encoder.config.hidden_size, model.template is not None)
-    train_rows = _sample(inputs.train, limit, params.training_seed)
-    validation_rows = _sample(inputs.validation, limit, params.training_seed)
-    train_loader = BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device)
-    validation_loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)
-    batch_size = params.train.evaluation_batch_size
+    train = inputs.train.sample(limit, params.training_seed)
+    validation = inputs.validation.sample(limit, params.training_seed)
     say(
         "train: the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors "
-        f"({features:,} features, {len(train_rows):,} of {len(inputs.train):,} rows)"
+        f"({features:,} features, {len(train):,} of {len(inputs.train):,} rows)"
     )
 
     def compute_vectors(batch: dict[str, Tensor]) -> Tensor:
@@ -88,25 +85,33 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
         logits: Tensor = model(**batch).logits
         return logits
 
+    def computed(
+        compute: Callable[[dict[str, Tensor]], Tensor], split: TokenizedSplit, width: int
+    ) -> Vectors:
+        # Of a row in several windows, it is the mean of theirs: the logits of a linear model of the mean
+        # vector are the mean of the logits, which is the answer of the published model, too.
+        return compute_outputs(
+            compute,
+            split,
+            np.empty((len(split), width), dtype=np.float32),
+            pad_token_id=inputs.pad_token_id,
+            device=accelerator.device,
+            batch_size=params.train.evaluation_batch_size,
+        )
+
     # fit
     with progress("train"):
         phase("vectors of train and validation")
-        train_vectors = _computed(train_loader, train_rows, features, batch_size, compute_vectors)
-        validation_vectors = _computed(
-            validation_loader, validation_rows, features, batch_size, compute_vectors
-        )
+        train_vectors = computed(compute_vectors, train, features)
+        validation_vectors = computed(compute_vectors, validation, features)
 
         phase("linear model")
         _fit_head(
-            model,
-            (train_vectors, inputs.train.labels[train_rows]),
-            (validation_vectors, inputs.validation.labels[validation_rows]),
-            inputs.labels,
+            model, (train_vectors, train.labels), (validation_vectors, validation.labels), inputs.labels
         )
 
         phase("logits of validation")
-        every_row = np.arange(len(inputs.validation))
-        logits = _computed(validation_loader, every_row, inputs.labels.outputs, batch_size, compute_logits)
+        logits = computed(compute_logits, inputs.validation, inputs.labels.outputs)
 
     # evaluation
     metric = ValidationMetric.load(params.train, inputs.labels)
@@ -140,42 +145,6 @@ def _untrained(params: Params, inputs: Inputs) -> FrozenClassifier:
         tokenizer: Any = inputs.tokenizer
         template = PairTemplate.of(tokenizer)
     return FrozenClassifier(encoder, template)
-
-
-def _sample(split: TokenizedSplit, limit: int, seed: int) -> Rows:
-    """Return at most ``limit`` rows, in the order of the file."""
-    if len(split) <= limit:
-        return np.arange(len(split))
-    rows = np.random.default_rng(seed).choice(len(split), limit, replace=False)
-    return np.sort(rows)
-
-
-def _computed(
-    loader: BatchLoader,
-    rows: Rows,
-    width: int,
-    batch_size: int,
-    compute: Callable[[dict[str, Tensor]], Tensor],
-) -> Vectors:
-    """Return what the model computes of some rows of a split, float32 of shape ``(rows, width)``.
-
-    Of a row in several windows, it is the mean of theirs: the logits of a linear model of the mean vector are
-    the mean of the logits, which is the answer of the published model, too.
-    """
-
-    def compute_batch(batch: NDArray[np.int64]) -> Vectors:
-        vectors: Vectors = compute(loader.inputs(rows[batch])).float().cpu().numpy()
-        return loader.split.answers(vectors, rows[batch])
-
-    values = np.empty((len(rows), width), dtype=np.float32)
-    with torch.inference_mode():
-        return compute_by_length(
-            compute_batch,
-            loader.split.lengths_of(rows),
-            batch_size,
-            values,
-            windows=loader.windows(rows),
-        )
 
 
 def _fit_head(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tuneline.analysis.sampling import read_sample
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
-from tuneline.model.batches import TokenizedRows, compute_by_length
+from tuneline.model.batches import TokenizedRows
 from tuneline.model.encoding import Encoder
 from tuneline.model.long_text import Answer, LongText
 from tuneline.model.pair_features import cosine, pair_features
@@ -90,9 +90,8 @@ class FrozenEncoder:
         return np.concatenate(parts)
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
-        import torch
-
         from tuneline.model.frozen_classifier import mean_pooled
+        from tuneline.model.torch_outputs import compute_outputs
 
         # tokens
         max_length = self.tokenizer.model_max_length
@@ -102,16 +101,15 @@ class FrozenEncoder:
         rows = TokenizedRows.of_columns(encoder.columns(encoder.encode(list(texts))), answer)
 
         # vectors
-        def compute(batch: NDArray[np.int64]) -> Vectors:
-            inputs = {}
-            for name, padded in rows.pad(batch, self.tokenizer.pad_token_id).items():
-                inputs[name] = torch.from_numpy(padded).to(self.device)
-            vectors: Vectors = mean_pooled(self.model, **inputs).float().cpu().numpy()
-            return rows.answers(vectors, batch)
-
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        with torch.inference_mode():
-            return compute_by_length(compute, rows.lengths, BATCH_SIZE, vectors, windows=rows.window_counts)
+        return compute_outputs(
+            lambda inputs: mean_pooled(self.model, **inputs),
+            rows,
+            vectors,
+            pad_token_id=self.tokenizer.pad_token_id,
+            device=self.device,
+            batch_size=BATCH_SIZE,
+        )
 
 
 def features(columns: Sequence[Vectors]) -> Vectors:

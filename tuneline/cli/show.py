@@ -18,7 +18,8 @@ from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
 from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
 from tuneline.evaluation.table import ALL_METRICS
-from tuneline.onnx.records import ComparisonRecord, ExportRecord
+from tuneline.onnx.comparison_records import ComparisonRecord
+from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_RECORD, ONNX, PARAMS

@@ -1,4 +1,4 @@
-"""``tuneline upgrade``: bring the parameters of an adopted repository to a new version of the code.
+"""``tuneline upgrade``: bring parameters and settings of an adopted repository to a new version.
 
 It is called after a merge of that version. Every value of the user stays. New keys get their defaults, and
 keys that an earlier version had are translated by the table ``MIGRATIONS``. In files of the user that the
@@ -22,6 +22,7 @@ from tuneline.paths import PARAMS
 from tuneline.repository.git import git
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
+from tuneline.settings import SETTINGS, load_settings
 
 BASE, TASKS = Path("conf/base.yaml"), Path("conf/task")
 OF_THE_USER = (PARAMS.as_posix(), "dvc.lock", "conf", "metrics")
@@ -59,6 +60,19 @@ MIGRATIONS: Mapping[str, Callable[[Any], Changes]] = {
     "compare.close": _set_to_default("compare.close_rmse"),
 }
 """Keys that were renamed or replaced, each with the function that makes the values of the new keys."""
+
+
+def upgrade_settings(values: CommentedMap) -> None:
+    """Remove what an earlier version had from ``conf/flows.yaml``, in place.
+
+    No branch for a pull request is written any more: a request is opened from the branch of a run.
+    """
+    promotion = values.get("promotion")
+    if not isinstance(promotion, CommentedMap):
+        return
+    promotion.pop("push_options", None)
+    if promotion.get("take_over") == "pull_request":
+        promotion["take_over"] = "none"
 
 
 def upgrade(values: CommentedMap, complete: bool) -> None:
@@ -163,8 +177,9 @@ def revisions() -> list[Revision]:
     unmerged = git(Path(), "diff", "--name-only", "--diff-filter=U", "--", *OF_THE_USER).splitlines()
     conflicts = {Path(name) for name in unmerged if Path(name).exists() and _has_markers(Path(name))}
     with_keys = {PARAMS, *TASKS.glob("*.yaml")}
-    if BASE.exists():
-        with_keys.add(BASE)
+    for path in (BASE, SETTINGS):
+        if path.exists():
+            with_keys.add(path)
 
     changed_files = []
     for path in sorted(with_keys | conflicts):
@@ -179,7 +194,10 @@ def revisions() -> list[Revision]:
         if path in with_keys:
             values = load_commented(path, before if conflict else None)
             original = deepcopy(values)
-            upgrade(values, complete=path in (PARAMS, BASE))
+            if path == SETTINGS:
+                upgrade_settings(values)
+            else:
+                upgrade(values, complete=path in (PARAMS, BASE))
             # an unchanged file keeps its layout
             if values != original:
                 after = dump_commented(values)
@@ -216,6 +234,7 @@ def command(yes: Yes = False) -> None:
         write(revision.path, revision.after)
     # an error names what only a person can decide, such as values that contradict each other now
     load_params()
+    load_settings(Path())
 
     if not changed_files:
         say("params.yaml and conf/ have the keys of this version.")

@@ -10,8 +10,8 @@ from tuneline.columns.reading import Column, LabelReading, columns_of
 from tuneline.columns.texts import choose_texts
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams, TaskKind
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections import Counter
 
 from tuneline.columns.reading import Column, LabelReading
 from tuneline.readers.label_values import MISSING_NUMBERS
-from tuneline.readers.rows import listed
+from tuneline.runtime.wording import listed
 
 MOST_CLASSES = 200
 MOST_DISTINCT = 0.9
@@ -81,7 +81,7 @@ def is_id(column: Column) -> bool:
     return ID_NAME.fullmatch(column.key) is not None
 
 
-def is_text(column: Column) -> bool:
+def holds_texts(column: Column) -> bool:
     """Return True if the values are mostly distinct and of several words."""
     distinct = len(column.values)
     has_words = column.profile.mean_words >= WORDS_OF_TEXT

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tuneline.columns.parts import LONGEST_LABEL, MOST_LABELS
 from tuneline.columns.reading import LEAST_FIT, Column, LabelReading
-from tuneline.columns.sets import CLEAR, POSSIBLE, SETS
+from tuneline.columns.sets import ALLOWED, PROVED, SET_TASK
 from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_sets import INDICATORS
-from tuneline.readers.rows import listed
+from tuneline.runtime.wording import listed
 
 CLEAR_COLUMNS = 3
 """Columns of 0 and 1 from which they are labels: two can be a label and a property of the text."""
@@ -53,14 +53,14 @@ def indicator_reading(columns: Sequence[Column], *, named: bool = False) -> Labe
     members = [column for column in columns if named or words.get(column.name) == usual]
     if len(members) < 2:
         return None
-    points = CLEAR if named or len(members) >= CLEAR_COLUMNS else POSSIBLE
+    points = PROVED if named or len(members) >= CLEAR_COLUMNS else ALLOWED
     names = [column.name for column in members]
     shown = listed(names, SHOWN_LABELS)
     coverage = 1 - max(map(_unlabelled, members))
     return LabelReading(
         tuple(names),
         LABELS_OF_COLUMNS,
-        SETS,
+        SET_TASK,
         points,
         f"{len(names)} labels, {_per_row(members):.1f} per row: {shown}",
         f"in a column of 0 and 1 for each: {shown}",
@@ -156,11 +156,11 @@ def _names(columns: Sequence[Column]) -> LabelReading | None:
     emptiest = min(column.coverage for column in columns)
     names = [column.name for column in columns]
     # Columns that are all filled can be the votes of several people.
-    points = CLEAR if emptiest < MOST_EMPTY * filled else POSSIBLE
+    points = PROVED if emptiest < MOST_EMPTY * filled else ALLOWED
     return LabelReading(
         tuple(names),
         LABELS_OF_COLUMNS,
-        SETS,
+        SET_TASK,
         points,
         f"{len(labels)} labels, {labels.total() / rows:.1f} per row, in {listed(names, SHOWN_LABELS)}",
         f"a name or nothing in each of {listed(names, SHOWN_LABELS)}",

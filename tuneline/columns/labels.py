@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tuneline.columns.classes import FEW_CLASSES, class_reading, is_date, is_id, is_text
+from tuneline.columns.classes import FEW_CLASSES, class_reading, holds_texts, is_date, is_id
 from tuneline.columns.label_groups import CLEAR_COLUMNS, group_readings, indicator_reading, name_reading
 from tuneline.columns.numbers import number_readings
 from tuneline.columns.reading import CLOSE, Column, LabelReading
-from tuneline.columns.sets import CLEAR, separated_by, set_readings
+from tuneline.columns.sets import PROVED, separated_by, set_readings
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import TaskKind
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
 
 
@@ -149,7 +149,7 @@ def label_readings(columns: Sequence[Column], named: NamedColumns) -> list[Label
         groups = [named_points(reading, columns) for reading in GROUP_READINGS(candidates)]
     members: set[str] = set()
     for reading in groups:
-        if reading.points >= CLEAR or len(reading.columns) >= CLEAR_COLUMNS:
+        if reading.points >= PROVED or len(reading.columns) >= CLEAR_COLUMNS:
             members.update(reading.columns)
 
     readings = list(groups)
@@ -171,7 +171,7 @@ def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
     if named.one_label:
         one = [reading for reading in readings if reading.sets is None]
         return one or [_forced(column, named)] if readings else []
-    if any(reading.sets is not None and reading.points >= CLEAR for reading in readings):
+    if any(reading.sets is not None and reading.points >= PROVED for reading in readings):
         readings = [reading for reading in readings if reading.sets is not None or reading.refused]
     if any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in readings):
         few = len(column.values) <= FEW_CLASSES
@@ -189,7 +189,7 @@ def with_evidence(reading: LabelReading, column: Column) -> LabelReading:
         reading = reading.better_by(-2.5)
     if is_date(column):
         reading = reading.better_by(-4.0)
-    if is_text(column) and reading.sets is None:
+    if holds_texts(column) and reading.sets is None:
         reading = reading.better_by(-4.0)
     return reading
 
@@ -362,7 +362,7 @@ def refuse_as_label(column: Column) -> None:
             f"{place} numbers the rows: it is no label.",
             f"{OTHER_LABEL}; or --label {column.name!r} to learn it all the same",
         )
-    if is_text(column):
+    if holds_texts(column):
         distinct = len(column.values)
         problem = (
             f"{place} has {distinct:,} distinct values of {column.profile.mean_words:.0f} words in"

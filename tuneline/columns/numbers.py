@@ -17,11 +17,11 @@ BEFORE = rf"(?P<before>[$€£¥~]?|[A-Za-z]{{2,4}}\s)(?P<sign>[+\-{MINUS}]?)(?P
 AFTER = r"(?P<after>\s?[^\d.,;|/\s-]{0,12})"
 NUMBER = re.compile(rf"{BEFORE}(?P<digits>{DIGITS})(?P<exponent>[eE][+-]?\d+)?{AFTER}")
 """A number with a unit. Letters before it without a space make a code: ``e12``."""
-CODE = re.compile(r"[+-]?0\d+")
+LEADING_ZEROS = re.compile(r"[+-]?0\d+")
 """A whole number with leading zeros, as codes have them."""
 MARKS = {",": ".", ".": ","}
 """Marks that can be either: before decimals, or between thousands."""
-GROUPS = {",": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?"), ".": re.compile(r"\d{1,3}(\.\d{3})+(,\d+)?")}
+GROUPED = {",": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?"), ".": re.compile(r"\d{1,3}(\.\d{3})+(,\d+)?")}
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; more are rather numbers to predict."""
 FEWEST_NUMBERS = 3
@@ -34,7 +34,7 @@ OUTLIER_DISTANCE = 5.0
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ColumnNumbers:
     """A column as numbers.
 
     Attributes:
@@ -66,7 +66,7 @@ class Numbers:
         return None
 
 
-def numbers_of(column: Column) -> list[Numbers]:
+def numbers_of(column: Column) -> list[ColumnNumbers]:
     """Return the ways in which a column can be numbers: none, one, or two that cannot be told apart."""
     missing: Counter[str] = Counter()
     others: Counter[str] = Counter()
@@ -94,7 +94,9 @@ def numbers_of(column: Column) -> list[Numbers]:
     if unit and f"{unit}s" in units:
         unit = f"{unit}s"
     total = column.rows - missing.total()
-    codes = sum(column.values[text] for text, match in found.items() if CODE.fullmatch(match["digits"]))
+    codes = sum(
+        column.values[text] for text, match in found.items() if LEADING_ZEROS.fullmatch(match["digits"])
+    )
     if others.total() + codes > (1 - LEAST_FIT) * total:
         return []
 
@@ -118,7 +120,7 @@ def _as_numbers(
     found: dict[str, re.Match[str]],
     missing: Counter[str],
     others: Counter[str],
-) -> Numbers:
+) -> ColumnNumbers:
     """Return the values of a column in one format."""
     values: Counter[float] = Counter()
     rest = Counter(others)
@@ -132,7 +134,7 @@ def _as_numbers(
         values[value] += column.values[text]
         if not value.is_integer():
             fractions += column.values[text]
-    return Numbers(form, values, missing, rest, fractions)
+    return ColumnNumbers(form, values, missing, rest, fractions)
 
 
 Marks = tuple[str, str | None]
@@ -221,7 +223,7 @@ def _roles(digits: Counter[str], mark: str) -> _Roles:
                 counts["small" if len(text) <= 3 else "large"] += cells
             continue
         counts["used"] += cells
-        is_grouped = GROUPS[mark].fullmatch(text) is not None and not text.startswith("0")
+        is_grouped = GROUPED[mark].fullmatch(text) is not None and not text.startswith("0")
         if is_grouped:
             counts["groups"] += cells
             if text.count(mark) > 1 or other in text:
@@ -262,7 +264,7 @@ def number_readings(column: Column) -> list[LabelReading]:
                 column.name,
                 "regression",
                 points,
-                trains + described(numbers),
+                trains + numbers_in_words(numbers),
                 why,
                 numbers=numbers.format,
                 coverage=covered,
@@ -273,7 +275,7 @@ def number_readings(column: Column) -> list[LabelReading]:
     return readings
 
 
-def outlier_hint(numbers: Numbers) -> str:
+def outlier_hint(numbers: ColumnNumbers) -> str:
     """Return what a number far outside may mean; empty if there is none."""
     outlier = numbers.outlier
     if outlier is None:
@@ -286,7 +288,7 @@ def outlier_hint(numbers: Numbers) -> str:
     )
 
 
-def described(numbers: Numbers) -> str:
+def numbers_in_words(numbers: ColumnNumbers) -> str:
     """Return how numbers are written, where it is unusual, and which words mean a missing one."""
     parts = []
     if numbers.format.decimal == ",":

@@ -15,7 +15,7 @@ QUOTES = "'\"`"
 BETWEEN = re.compile(r"\s*[^\w\s]+\s*|\s+|_{2,}")
 """What can be between two names."""
 LEAST_CELLS = 3
-LEAST_SHARE = 0.01
+LEAST_SEPARATED = 0.01
 """Share of the cells that have a possible separator."""
 MOST_SEPARATORS = 12
 FEWEST_INDEPENDENT = 2.0
@@ -125,7 +125,7 @@ def separators_of(values: Iterable[tuple[str, int]]) -> list[str]:
                 found.update(token)
         for token in sorted(found):
             counts[token] += cells
-    least = max(LEAST_SHARE * total, LEAST_CELLS)
+    least = max(LEAST_SEPARATED * total, LEAST_CELLS)
     frequent = [token for token, cells in counts.most_common() if cells >= least and token not in QUOTES]
     return frequent[:MOST_SEPARATORS]
 

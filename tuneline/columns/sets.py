@@ -12,12 +12,12 @@ from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.label_sets import EMPTY_SET, parse_list, vector
 from tuneline.readers.label_values import ValueProblemError, plain_text
-from tuneline.readers.rows import listed
+from tuneline.runtime.wording import listed
 
-SETS = SET_KINDS[0]
-CLEAR = 4.0
+SET_TASK = SET_KINDS[0]
+PROVED = 4.0
 """Points of a layout that the values prove."""
-POSSIBLE = 2.5
+ALLOWED = 2.5
 """Points of one that they allow: near those of classes."""
 WORDS_OF_NAMES = 2.1
 """Points of words with spaces between them: near those of classes, of which there are many, too."""
@@ -56,7 +56,7 @@ def set_readings(column: Column) -> list[LabelReading]:
 
 def separated_by(column: Column, separator: str) -> LabelReading:
     """Return how a column has several labels with a separator that the user named."""
-    return _reading(column, PartCounts.of(column.values, separator), CLEAR)
+    return _reading(column, PartCounts.of(column.values, separator), PROVED)
 
 
 def _objects(column: Column) -> LabelReading | None:
@@ -80,8 +80,8 @@ def _objects(column: Column) -> LabelReading | None:
     return LabelReading(
         (column.name,),
         column.name,
-        SETS,
-        POSSIBLE,
+        SET_TASK,
+        ALLOWED,
         "labels in JSON objects",
         f"its cells are JSON objects, such as {example[:60]!r}",
         coverage=column.coverage,
@@ -125,8 +125,8 @@ def _vectors(column: Column) -> LabelReading | None:
     return LabelReading(
         (column.name,),
         column.name,
-        SETS,
-        CLEAR,
+        SET_TASK,
+        PROVED,
         f"{length} labels, {ones / cells:.1f} per row, called 0 to {length - 1}: data.label_names names them",
         f"a 0 or 1 for each of {length} labels",
         LabelSetsParams(layout="vectors"),
@@ -156,8 +156,8 @@ def _lists(column: Column) -> LabelReading | None:
     return LabelReading(
         (column.name,),
         column.name,
-        SETS,
-        CLEAR,
+        SET_TASK,
+        PROVED,
         f"{len(labels)} labels, {labels.total() / lists:.1f} per row, in lists",
         "in lists",
         LabelSetsParams(layout="lists"),
@@ -223,8 +223,8 @@ def _points(column: Column, counts: PartCounts) -> float | None:
     is_strong = counts.separator in STRONG_SEPARATORS
     has_combinations = has_many_sets and len(counts.combinations) >= LEAST_COMBINATIONS
     if counts.mixing >= CLEAR_MIXING and (is_strong or has_combinations):
-        return CLEAR
-    return POSSIBLE
+        return PROVED
+    return ALLOWED
 
 
 def _points_against_decimals(column: Column, counts: PartCounts) -> float | None:
@@ -241,8 +241,8 @@ def _points_against_decimals(column: Column, counts: PartCounts) -> float | None
 
     of_three = sum(cells for parts, cells in pairs if len(parts) > 2)
     if of_three > MOST_REPEATED / 2 * total or _is_ascending(pairs):
-        return CLEAR
-    return POSSIBLE - 0.5
+        return PROVED
+    return ALLOWED - 0.5
 
 
 Pairs = list[tuple[list[int], int]]
@@ -298,7 +298,7 @@ def _reading(column: Column, counts: PartCounts, points: float) -> LabelReading:
     return LabelReading(
         (column.name,),
         column.name,
-        SETS,
+        SET_TASK,
         points,
         f"{len(counts.labels)} labels, {counts.mean:.1f} per row, separated by {counts.separator!r}",
         f"separated by {counts.separator!r}",

@@ -16,8 +16,8 @@ import numpy as np
 from tuneline.columns.labels import Alternative, ColumnDoubt, NamedColumns
 from tuneline.columns.profiles import WORD_PATTERN, Cells
 from tuneline.columns.reading import Column
-from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import PAIRS, TEXT_NAMES
 
 LEAST_WORDS = 3

@@ -61,6 +61,17 @@ def stage_provenance(
     )
 
 
+def write_provenance(
+    stage: str,
+    libraries: Sequence[str],
+    devices: DevicesUsed | None = None,
+    corrections: AppliedCorrections | None = None,
+) -> None:
+    """Write ``reports/provenance/STAGE.json``; the arguments are those of ``stage_provenance``."""
+    provenance = stage_provenance(stage, libraries, devices=devices, corrections=corrections)
+    provenance.write(provenance_file(stage))
+
+
 def provenance_file(stage: str) -> Path:
     """Return the path of a stage's provenance."""
     return PROVENANCE / f"{stage}.json"

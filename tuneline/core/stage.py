@@ -1,4 +1,4 @@
-"""The entry point that all stages share: readable errors, exit codes, provenance, time and memory."""
+"""The entry point that all stages share: readable errors, exit codes, time and memory."""
 
 import gc
 import json
@@ -7,16 +7,13 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from tuneline.core.outs_key import outs_key
-from tuneline.core.provenance import provenance_file, stage_provenance
-from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import Timing
-from tuneline.core.training_devices import DevicesUsed
 from tuneline.paths import TIMING
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import StageError
@@ -30,9 +27,7 @@ Measurements = Mapping[str, float]
 def run_stage(
     name: str,
     main: Callable[[], Measurements | None],
-    libraries: Sequence[str] = (),
-    devices: Callable[[], DevicesUsed] | None = None,
-    corrections: Callable[[], AppliedCorrections | None] | None = None,
+    write_record: Callable[[], None] | None = None,
 ) -> NoReturn:
     """Run a stage and exit the process: status 0, the status of a ``StageError``, or 130 after an interrupt.
 
@@ -40,10 +35,8 @@ def run_stage(
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
         main: Does the stage's work. It may return measurements (such as rows per second), which are added to
             the timing.
-        libraries: For a stage whose provenance is an out: names of the libraries that its other outs depend
-            on.
-        devices: For the same: returns the devices that ``main`` has trained on.
-        corrections: For the same: returns the corrections of the data that ``main`` has applied.
+        write_record: For a stage whose provenance is an out: writes it, after ``main``, in one process of a
+            distributed stage.
     """
     started = time.perf_counter()
     try:
@@ -51,14 +44,8 @@ def run_stage(
             measurements = main()
             # One process of a distributed stage writes. Under mpirun, accelerate sets RANK in main.
             writes_records = int(os.environ.get("RANK", "0")) == 0
-            if libraries and writes_records:
-                provenance = stage_provenance(
-                    name,
-                    libraries,
-                    devices=devices() if devices else None,
-                    corrections=corrections() if corrections else None,
-                )
-                provenance.write(provenance_file(name))
+            if write_record is not None and writes_records:
+                write_record()
             if writes_records:
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:

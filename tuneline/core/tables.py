@@ -54,6 +54,34 @@ class LabelKind(Protocol):
         """What the datasets library stores about the column."""
 
 
+@dataclass(frozen=True)
+class StoredLabels:
+    """What a column of labels holds, as the schema of a table says it: to copy labels, nobody decodes them.
+
+    Attributes:
+        label_type: Arrow type of the column.
+        label_feature: What the datasets library stores about the column.
+    """
+
+    label_type: pa.DataType
+    label_feature: dict[str, Any]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, column: str = LABELS) -> "StoredLabels":
+        """Read it from the schema of a table.
+
+        Raises:
+            DataError: This project did not write the table.
+        """
+        try:
+            feature = json.loads(schema.metadata[FEATURES])["info"]["features"][column]
+        except (KeyError, TypeError, ValueError):
+            raise DataError(
+                "The table has no label names in its schema.", "Write it with `dvc repro download`."
+            ) from None
+        return cls(schema.field(column).type, feature)
+
+
 def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
     """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
     fields = [pa.field(name, pa.string()) for name in text_columns]

@@ -26,8 +26,9 @@ from tuneline.evaluation.keys import (
     leak_keys,
     over_keys,
 )
-from tuneline.evaluation.probability_scores import probability_scores, slice_metric, spread
+from tuneline.evaluation.probability_scores import probability_scores, slice_metric
 from tuneline.evaluation.records import SliceMetrics, Slices
+from tuneline.evaluation.spread import spread
 from tuneline.evaluation.table import reported_metrics
 from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores

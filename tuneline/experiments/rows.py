@@ -21,6 +21,7 @@ from tuneline.repository.dvc import load_yaml
 from tuneline.repository.git import git
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import progress
+from tuneline.runtime.wording import first_of
 
 SCORES = (
     "metric",
@@ -118,10 +119,9 @@ class ExperimentRows:
     def text(self, row: ExperimentRow, max_parameters: int | None = None) -> str:
         """Return what differs, as ``learning_rate=5e-05, epochs=3``."""
         parts = [f"{self.short[key]}={format_value(value)}" for key, value in row.differs.items()]
-        shown = parts[:max_parameters]
-        if len(parts) > len(shown):
-            shown.append(f"and {len(parts) - len(shown)} more")
-        return ", ".join(shown)
+        if max_parameters is None:
+            return ", ".join(parts)
+        return first_of(parts, max_parameters)
 
     @property
     def metric(self) -> str | None:

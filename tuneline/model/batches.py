@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tuneline.core.tables import WINDOW_LENGTHS
 from tuneline.model.answers import document_values
 from tuneline.model.long_text import Answer
+from tuneline.model.row_offsets import joined_ranges, row_offsets
 
 _IDS = "input_ids"
 
@@ -43,19 +44,6 @@ class RowWindows:
         numbers = self.numbers(rows)
         lengths = self.offsets[1:][numbers] - self.offsets[:-1][numbers]
         return RowWindows(row_offsets(self.counts(rows)), row_offsets(lengths), self.answer)
-
-
-def row_offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return where each row begins in the values of all rows, and the end of the last; ``(rows + 1,)``."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def joined_ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the numbers of ranges that begin at ``starts``, one range after the other."""
-    # how far each range is from its place in the result, added to the places
-    places = row_offsets(lengths)
-    numbers: NDArray[np.int64] = np.repeat(starts - places[:-1], lengths) + np.arange(places[-1])
-    return numbers
 
 
 Batch = dict[str, NDArray[np.int64]]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
-from tuneline.model.batches import row_offsets
 from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
 from tuneline.model.readable_text import ReadableText
+from tuneline.model.row_offsets import row_offsets
 from tuneline.model.tokenizer_errors import is_tokenizer_error
 from tuneline.runtime.errors import DataError
 

@@ -24,8 +24,9 @@ from tuneline.core.tables import (
     input_columns,
     numpy_values,
 )
-from tuneline.model.batches import RowWindows, TokenizedRows, joined_ranges, row_offsets
+from tuneline.model.batches import RowWindows, TokenizedRows
 from tuneline.model.long_text import Answer
+from tuneline.model.row_offsets import joined_ranges, row_offsets
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.locks import locked
 from tuneline.runtime.terminal import progress
@@ -282,6 +283,13 @@ class TokenizedSplit(TokenizedRows):
         values = {name: column[source] for name, column in self.values.items()}
         windows = None if self.windows is None else self.windows.take(rows)
         return TokenizedSplit(values, row_offsets(lengths), self.labels[rows], self.task, windows=windows)
+
+    def sample(self, most: int, seed: int) -> "TokenizedSplit":
+        """Return at most so many rows, drawn with the seed, in the order of the file."""
+        if len(self) <= most:
+            return self
+        rows = np.random.default_rng(seed).choice(len(self), most, replace=False)
+        return self.take(np.sort(rows))
 
 
 @dataclass(frozen=True)

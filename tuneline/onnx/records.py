@@ -1,19 +1,18 @@
-"""Records of exported models: ``export.json``, and their comparison with the trained model.
+"""The record of exported models, ``export.json``: how to use them, and where they come from.
 
-``export.json`` says how to use the models and where they come from; it is in the metadata of each model, too.
-It contains no time, no path of the machine and no commit: it is a function of the stage's inputs, and the
-commit is created later. The comparison is in ``reports/compare/``.
+It is in the metadata of each model, too. It contains no time, no path of the machine and no commit: it is a
+function of the stage's inputs, and the commit is created later.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import model_validator
 
 from tuneline.core.base_source import BaseSource
 from tuneline.core.provenance import StageProvenance, parameters_hash
 from tuneline.core.raw_source import RawSource
-from tuneline.core.records import OMITTED, Number, Record
+from tuneline.core.records import OMITTED, Record
 from tuneline.onnx.usage import FORMAT, UsageRecord
 
 
@@ -64,100 +63,3 @@ class ExportRecord(UsageRecord):
                 f"its format is {values.get('format')}, and this version of Tuneline reads {FORMAT}"
             )
         return values
-
-
-class Saturation(Record):
-    """Result of the saturation check of an int8 model."""
-
-    possible: bool
-    """True if some activations make a sum of two products exceed 16 bits."""
-    largest_sum: int
-    """Largest magnitude that the sum of two products can have."""
-    sums: int
-    """Sums that were computed; 0 where none can saturate."""
-    saturated: int
-    """Sums that exceed 16 bits, among the computed ones."""
-
-
-class ModelComparison(Record):
-    """Comparison of one exported model with the trained model.
-
-    Besides the keys below it has the compared metric under its name, its drop as ``METRIC_drop`` with the
-    ends of the interval as ``METRIC_drop_low`` and ``METRIC_drop_high``, and ``calibration_error`` for a
-    classifier.
-    """
-
-    __pydantic_extra__: dict[str, Number]
-
-    max_abs_diff: Number
-    """Largest absolute difference of a logit."""
-    mean_abs_diff: Number
-    agreement: Number
-    """Mean of ``Task.agreement``: of one label per row, the fraction of rows with the same prediction."""
-    agreement_low: Number | None = OMITTED
-    agreement_high: Number | None = OMITTED
-    """Ends of the exact interval of ``agreement``; ``None`` in a record of an earlier version of Tuneline."""
-    flips: int
-    """Number of rows with another prediction."""
-    saturation: Saturation | None = OMITTED
-    """Only of a model with 8-bit products."""
-    violations: Sequence[str]
-    """Exceeded tolerances, as messages."""
-    unclear: Sequence[str] | None = OMITTED
-    """Tolerances that these rows can neither prove nor refute, as messages; ``None`` if there are none."""
-    required: bool
-    """True if a violation stops the pipeline."""
-    published: bool
-    """True if the model is in ``models/onnx``."""
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """Metrics of the exported model, and their drops, by name."""
-        return self.__pydantic_extra__
-
-
-class ComparisonRecord(Record):
-    """Comparison of all exported models."""
-
-    written_by: ClassVar[str] = "compare"
-
-    split: str
-    rows: int
-    metric: str
-    predictions: str | None = OMITTED
-    """SHA-256 of the trained model's predictions, with which the models were compared."""
-    trained: Mapping[str, Number]
-    models: Mapping[str, ModelComparison]
-
-
-class Prediction(Record):
-    """Prediction of one model for one row."""
-
-    prediction: str | Number
-    """Class name, or number."""
-    probability: Number | None = OMITTED
-    """Probability of the predicted class; ``None`` for a number."""
-
-
-class Flip(Record):
-    """A row on which an exported model and the trained model differ."""
-
-    row: int
-    text: Mapping[str, str | None]
-    label: str | Number
-    trained: Prediction
-    exported: Prediction
-    difference: Number
-    """Largest absolute difference of a logit."""
-
-
-class Flips(Record):
-    """Some of the flips of each model, the largest difference first, under its precision."""
-
-    __pydantic_extra__: dict[str, Sequence[Flip]]
-
-    written_by: ClassVar[str] = "compare"
-
-    def of(self, precision: str) -> Sequence[Flip]:
-        """Return the flips of one model."""
-        return self.__pydantic_extra__.get(precision, ())

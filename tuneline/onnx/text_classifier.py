@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
+from tuneline.model.batches import RowWindows, TokenizedRows
 from tuneline.model.encoding import InputEncoder, flat_array
 from tuneline.model.long_text import LongText, longer_text
+from tuneline.model.row_offsets import row_offsets
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import TokenizerRecord, exported_file
 from tuneline.onnx.window_support import window_support

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tuneline.readers.rows import RowProblem, listed
+from tuneline.readers.rows import RowProblem
 from tuneline.readers.tables import FileTable, Format, Input, Layout, open_lines
 from tuneline.readers.text import TextLines
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 if TYPE_CHECKING:
     from _csv import Reader

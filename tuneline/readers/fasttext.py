@@ -8,9 +8,9 @@ from tuneline.readers.rows import RowProblem
 from tuneline.readers.tables import FileTable, Format, Input, Layout, open_lines
 
 PREFIX = "__label__"
-SEPARATOR = "\t"
+LABEL_SEPARATOR = "\t"
 """Between the labels of a row, in the cell of the label: no name of fastText has it."""
-COLUMNS = ["label", "text"]
+FASTTEXT_COLUMNS = ["label", "text"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FastTextTable(FileTable):
 
     def names(self) -> list[str]:
         """Return the two columns."""
-        return COLUMNS
+        return FASTTEXT_COLUMNS
 
     def rows(
         self,
@@ -52,7 +52,7 @@ class FastTextTable(FileTable):
                 yield lines.number, problem
             elif line.strip():
                 labels, text = labels_and_text(line)
-                cells = {"label": SEPARATOR.join(labels), "text": text}
+                cells = {"label": LABEL_SEPARATOR.join(labels), "text": text}
                 yield lines.number, [cells[name] for name in columns]
             lines.content = ""
 

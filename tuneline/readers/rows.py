@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from tuneline.runtime.errors import DataError
-from tuneline.runtime.wording import first_of
+from tuneline.runtime.wording import first_lines, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,6 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
     if not matches:
         return ""
     return f"; the nearest is {matches[0]!r}"
-
-
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    """Join quoted names for a message; more than ``limit`` are counted instead of named."""
-    return first_of([repr(name) for name in names], limit)
 
 
 def json_type(value: Any) -> str:
@@ -249,9 +244,7 @@ class BadRows:
             f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g}"
             f" ({option})."
         ]
-        lines += self.first
-        if self.count > len(self.first):
-            lines.append(f"and {self.count - len(self.first):,} more")
+        lines += first_lines(self.first, SHOWN_BAD_ROWS, self.count)
         raise DataError("\n  ".join(lines), hint)
 
 

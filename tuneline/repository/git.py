@@ -401,7 +401,7 @@ def find_previous(
 MARK = "tuneline-result"
 """Name of the ``meta`` element of the page with the key of the result that it shows."""
 MOST_KEYS = 5
-SETTINGS = ("data", "tokenize", "model", "train", "evaluate")
+RESULT_SECTIONS = ("data", "tokenize", "model", "train", "evaluate")
 """Sections of ``params.yaml`` that make a result another one; ``seed`` is a value of its own."""
 
 
@@ -467,7 +467,7 @@ def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
     """Return the keys whose values in the content of a parameter file are not the values of a run."""
     # Only keys count that both have.
     now = {"seed": params.get("seed")}
-    for name in SETTINGS:
+    for name in RESULT_SECTIONS:
         section = params.get(name) or {}
         for key, value in section.items():
             now[f"{name}.{key}"] = value

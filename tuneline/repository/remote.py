@@ -42,7 +42,10 @@ from tuneline.repository.git import lock_at
 from tuneline.repository.stored_outs import StoredOut, outs_by_dvc, stored_outs
 from tuneline.runtime.atomic_files import replace_directory, replace_file
 from tuneline.runtime.terminal import progress, say, visible
+from tuneline.runtime.wording import first_of
 
+SHOWN_PATHS = 5
+"""Lost files that a message names."""
 LISTED = 2000
 """Number of objects from which the remote lists all that it has, instead of answering for each."""
 
@@ -241,12 +244,9 @@ class PushResult:
         """Return the result in words; what is lost begins with ``ERROR:``."""
         messages = [f"Damaged in the DVC remote, and now repaired: {copy}." for copy in self.repaired]
         for commit, paths in self.lost.items():
-            listed = ", ".join(paths[:5])
-            if len(paths) > 5:
-                listed += " ..."
             messages.append(
                 f"ERROR: of {commit[:12] or 'this result'}, neither the cache nor the DVC remote has an"
-                f" undamaged {listed}"
+                f" undamaged {first_of(paths, SHOWN_PATHS)}"
             )
         return messages
 

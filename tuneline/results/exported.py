@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tuneline.core.hashes import file_hash
-from tuneline.onnx.records import ComparisonRecord
+from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.paths import COMPARISON, PREDICTIONS
 from tuneline.repository.dvc import md5_of, read_lock
 

@@ -27,7 +27,8 @@ from tuneline.core.tables import SplitReader, split_files
 from tuneline.evaluation.keys import custom_metrics
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.evaluation.table import ALL_METRICS
-from tuneline.onnx.records import ComparisonRecord, ExportRecord, Flip, Flips
+from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips
+from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params.params_file import write
 from tuneline.paths import (

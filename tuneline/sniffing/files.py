@@ -14,11 +14,12 @@ from tuneline.readers.fasttext import FASTTEXT
 from tuneline.readers.files import DataFile, not_a_file
 from tuneline.readers.formats import format_of
 from tuneline.readers.jsonl import JSONL
-from tuneline.readers.rows import DEFAULT_LIMITS, MISREAD, Limits, OptionNames, RowProblem, listed
+from tuneline.readers.rows import DEFAULT_LIMITS, MISREAD, Limits, OptionNames, RowProblem
 from tuneline.readers.tables import Format, Input, Layout, open_lines, open_table
 from tuneline.readers.text import is_encoded, known_encoding
 from tuneline.runtime.errors import DataError, UnreadableError
 from tuneline.runtime.terminal import say
+from tuneline.runtime.wording import listed
 from tuneline.sniffing.delimited import SNIFFED_RECORDS, first_records, fitting_layout
 from tuneline.sniffing.encodings import detect_encoding
 from tuneline.sniffing.header import CERTAIN, header_evidence

@@ -4,9 +4,9 @@ import json
 from pathlib import PurePath
 from typing import Any
 
-from tuneline.readers.rows import listed
 from tuneline.readers.tables import Input, open_lines
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 LARGEST_OBJECT = 2**26
 """Characters of a JSON object that is read to tell what it is."""

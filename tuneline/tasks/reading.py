@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tuneline.core.tables import FEATURES, LABELS
+from tuneline.core.tables import LABELS, StoredLabels
 from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
-from tuneline.runtime.errors import DataError
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.regression import Regression
@@ -22,12 +21,7 @@ def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
     Raises:
         DataError: This project did not write the table.
     """
-    try:
-        feature = json.loads(schema.metadata[FEATURES])["info"]["features"][column]
-    except (KeyError, TypeError, ValueError):
-        raise DataError(
-            "The table has no label names in its schema.", "Write it with `dvc repro download`."
-        ) from None
+    feature = StoredLabels.of(schema, column).label_feature
     if feature["_type"] == "List":
         feature = feature["feature"]
     kinds = {"ClassLabel": Classification.kind, "Value": Regression.kind}

@@ -7,8 +7,6 @@ docs/benchmarks.md has what each part saves. The package uses of torch, beyond i
 - ``torch.ops.mkldnn._linear_pointwise`` and ``_is_mkldnn_bf16_supported``, in linear.py and bf16.py: a
   product by oneDNN, and whether it computes bf16. Without them, training in bf16, and on AMD's processors
   with AVX-512, fails: use ``torch.nn.functional.linear``.
-- ``cblas_gemm_bf16bf16f32`` in ``libtorch_cpu.so``, in bf16.py: MKL's public function, which torch contains.
-  Without it, gradients of weights are computed by torch, and rounded to bf16.
 
 ``tests/stages/train/cpu/several_modules/test_internals.py`` fails if one of them changes.
 """

@@ -6,10 +6,6 @@ that is read and written. Weights, their gradients and the optimizer stay float3
 the published model. Layers of other kinds compute as autocast does.
 """
 
-import ctypes
-import functools
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +14,6 @@ from torch.nn import functional
 
 from stages.train.cpu.dropout import below, random_bits
 from stages.train.cpu.linear import multiply
-from tuneline.core.machine import processor_words
 
 PADDING_MULTIPLE = 4
 """Batches are padded to a multiple of this number of tokens.
@@ -71,70 +66,10 @@ class _Product(torch.autograd.Function):
         if needs_values:
             values_gradient = (rows @ weight).view(values.shape).to(ctx.type_of_values)
         if needs_weight:
-            weight_gradient = transposed_product(rows, values.flatten(0, -2))
+            weight_gradient = (rows.t() @ values.flatten(0, -2)).float()
         if needs_bias:
             bias_gradient = rows.sum(0).float()
         return values_gradient, weight_gradient, bias_gradient
-
-
-# CBLAS_LAYOUT and CBLAS_TRANSPOSE of the C interface
-_ROW_MAJOR = 101
-_NOT_TRANSPOSED = 111
-_TRANSPOSED = 112
-
-
-def transposed_product(left: Tensor, right: Tensor) -> Tensor:
-    """Return ``left.T @ right`` of contiguous bf16 matrices, as float32.
-
-    torch's product has the type of its operands, and oneDNN reads a transposed one at half of its speed. MKL,
-    which is a part of torch, reads it as it is, and sums in float32.
-    """
-    gemm = mkl_gemm()
-    if gemm is None:
-        return (left.t() @ right).float()
-    inner, rows = left.shape
-    columns = right.shape[1]
-    product = torch.empty(rows, columns)
-    # product = 1.0 * left.T @ right + 0.0 * product; each matrix with the length of its rows in memory
-    gemm(
-        _ROW_MAJOR,
-        _TRANSPOSED,
-        _NOT_TRANSPOSED,
-        rows,
-        columns,
-        inner,
-        1.0,
-        left.data_ptr(),
-        rows,
-        right.data_ptr(),
-        columns,
-        0.0,
-        product.data_ptr(),
-        columns,
-    )
-    return product
-
-
-@functools.cache
-def mkl_gemm() -> Callable[..., None] | None:
-    """Return MKL's ``cblas_gemm_bf16bf16f32`` on processors with AMX for bf16.
-
-    The result is ``None`` on other processors, and in builds of torch without MKL.
-    """
-    library = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
-    if "amx_bf16" not in processor_words() or not library.exists():
-        return None
-    gemm: Any = getattr(ctypes.CDLL(str(library)), "cblas_gemm_bf16bf16f32", None)
-    if gemm is None:
-        return None
-    # layout, transpose of both operands, three sizes; factor, two operands; factor, result
-    layout_and_sizes = [ctypes.c_int] * 6
-    factor = [ctypes.c_float]
-    matrix = [ctypes.c_void_p, ctypes.c_int]
-    gemm.argtypes = layout_and_sizes + factor + matrix + matrix + factor + matrix
-    gemm.restype = None
-    function: Callable[..., None] = gemm
-    return function
 
 
 class Bf16LayerNorm(nn.LayerNorm):

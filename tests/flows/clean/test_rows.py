@@ -12,7 +12,7 @@ def test_table_and_state_say_what_goes():
         "what": "branches runs/*",
         "number": 5,
         "MB": "0.0",
-        "": "runs/0, runs/1, runs/2, and 2 more",
+        "": "runs/0, runs/1, runs/2 and 2 more",
     }
     assert ROWS[1].as_cells() == {"what": "objects", "number": 7, "MB": "1.5", "": ""}
     assert ROWS[2].as_cells()[""] == "left: a|b"

@@ -25,9 +25,7 @@ def host(toy, tmp_path):
     """Serves ``origin.git``, which the repository pushes to; a DVC remote is in ``shelf``."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     add_remote(toy.root, tmp_path / "shelf", local=True)
-    (toy.root / "conf" / "flows.yaml").write_text(
-        "git: {retry_delay_seconds: [0, 0.5]}\npromotion: {take_over: pull_request}\n"
-    )
+    (toy.root / "conf" / "flows.yaml").write_text("git: {retry_delay_seconds: [0, 0.5]}\n")
     with git_host(tmp_path) as host:
         sh("git", "remote", "add", "origin", host.url("origin.git"), cwd=toy.root)
         yield host
@@ -70,7 +68,6 @@ def test_next_night_completes_what_could_not_be_pushed(run, served, toy, host: G
     model = lock_at(toy.root, first).out("models/onnx")
     assert (tmp_path / "shelf" / "files" / "md5" / model[:2] / model[2:]).exists()
     assert not list(toy.state.glob("*.unpushed"))
-    assert "Promote onnx v0.2.0" in sh("git", "log", "-1", "--format=%s", "tuneline/promotion", cwd=origin)
 
     host.stop()
     add_remote(toy.root, f"http://127.0.0.1:{free_port()}", local=True)

@@ -8,7 +8,7 @@ from stages.compare.flips import describe_flips
 from stages.compare.logits import TrainedLogits, compare_logits
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
-from tuneline.onnx.records import Prediction
+from tuneline.onnx.comparison_records import Prediction
 from tuneline.tasks import Classification, Regression
 
 

@@ -24,7 +24,7 @@ def train(tmp_path):
 
 def test_raw_split_has_number_of_rows_and_label_names(train):
     split = RawTexts(train, ["subject", "body"])
-    assert (split.rows, split.labels.names) == (5, ("no", "yes"))
+    assert (split.rows, split.labels.label_feature["names"]) == (5, ["no", "yes"])
 
 
 def test_texts_are_yielded_column_by_column_in_batches(train):

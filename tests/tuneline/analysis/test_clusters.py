@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.analysis.clusters import cluster_splits, cluster_texts, renumbered
+from tuneline.analysis.clusters import cluster_splits, cluster_texts
 from tuneline.analysis.near_duplicates import NO_ROW
 from tuneline.core.tables import CLUSTER, read_numbers, read_table, write_numbers
 from tuneline.runtime.errors import DataError
@@ -48,10 +48,6 @@ def test_rows_of_a_group_are_one_cluster_and_groups_of_two_splits_are_not():
 def test_groups_that_share_a_text_are_one_cluster():
     (clusters,) = cluster_splits([keys(1, 2, 2, 3)], [links(-1, -1, -1, -1)], [np.array([0, 0, 1, 1])])
     assert clusters.tolist() == [0, 0, 0, 0]
-
-
-def test_numbers_are_in_the_order_of_the_rows():
-    assert renumbered(np.array([9, 2, 9, 5, 2])).tolist() == [0, 1, 0, 2, 1]
 
 
 @pytest.mark.parametrize("sample", [5, 6])

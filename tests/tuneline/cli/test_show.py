@@ -14,7 +14,7 @@ from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import StageProvenance
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
-from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
 from tuneline.tasks import Multilabel
 

@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 from tests.imports import imported_files
 from tuneline.core.records import OMITTED, Number, Record
 from tuneline.evaluation.records import Behaviour, Slices
-from tuneline.onnx.records import ComparisonRecord, Flips
+from tuneline.onnx.comparison_records import ComparisonRecord, Flips
 from tuneline.runtime.errors import DataError
 
 ENTRY = {"from": "a", "rows": 3, "rate": 0.25, "hint": None}

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from tuneline.core.tables import raw_schema, rebatch, tokenized_schema, write_table
+from tuneline.core.tables import StoredLabels, raw_schema, rebatch, tokenized_schema, write_table
 from tuneline.runtime.errors import DataError
-from tuneline.tasks import Classification, Regression, read_task
+from tuneline.tasks import Classification, Multilabel, Regression, read_task
 
 QUEUES = Classification(("billing", "delivery"))
 SCORE = Regression()
@@ -23,6 +23,14 @@ def test_label_schema_is_stored_in_the_file(tmp_path, labels):
         pa.table({"text": ["a"], "labels": [1], "idx": [0]}, schema=schema), tmp_path / "train.parquet"
     )
     assert read_task(pq.read_schema(tmp_path / "train.parquet")) == labels
+
+
+@pytest.mark.parametrize("labels", [QUEUES, SCORE, Multilabel(("grün", "rot"))])
+def test_copied_labels_are_described_to_the_byte_as_those_of_the_task(labels):
+    copied = tokenized_schema(True, StoredLabels.of(raw_schema(["text"], labels)), "mean")
+    expected = tokenized_schema(True, labels, "mean")
+    assert copied.equals(expected, check_metadata=True)
+    assert copied.metadata == expected.metadata
 
 
 def test_datasets_library_restores_class_names(tmp_path):

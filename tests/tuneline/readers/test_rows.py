@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tuneline.readers.rows import check_columns, listed, nearest, text_problem
+from tuneline.readers.rows import check_columns, nearest, text_problem
 from tuneline.runtime.errors import DataError
 
 REQUIRED = {"text": "data.text_columns", "label": "data.label_column"}
@@ -32,11 +32,6 @@ def test_duplicate_required_column_is_refused():
 @pytest.mark.parametrize(("name", "expected"), [("lable", "; the nearest is 'label'"), ("xyz", "")])
 def test_nearest_name_is_given_only_if_it_is_similar(name, expected):
     assert nearest(name, ["text", "label"]) == expected
-
-
-def test_long_list_of_names_is_cut_and_counted():
-    assert listed(["a", "b", "c"], limit=3) == "'a', 'b', 'c'"
-    assert listed(["a", "b", "c", "d", "e"], limit=3) == "'a', 'b', 'c' and 2 more"
 
 
 @pytest.mark.parametrize(

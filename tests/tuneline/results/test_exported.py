@@ -4,7 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tuneline.core.hashes import file_hash
-from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
 from tuneline.results.exported import is_stale, read_comparison
 

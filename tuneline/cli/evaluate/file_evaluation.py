@@ -39,7 +39,7 @@ from tuneline.params.data import LabelSetsParams
 from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
-from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, listed
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.readers.tables import open_table
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
@@ -52,6 +52,7 @@ from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.runtime.atomic_files import temporary_directory
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.runtime.terminal import phase, progress
+from tuneline.runtime.wording import listed
 from tuneline.settings import DriftLimits
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task

@@ -134,7 +134,8 @@ def remove(names: Names) -> None:
 def _found(root: Path, name: str) -> "SavedExperiment":
     """Return the experiment of that name; a ``StageError`` with the nearest one if there is none."""
     from tuneline.experiments.saved import find_experiment, saved_experiments
-    from tuneline.readers.rows import listed, nearest
+    from tuneline.readers.rows import nearest
+    from tuneline.runtime.wording import listed
 
     experiment = find_experiment(root, name)
     if experiment:

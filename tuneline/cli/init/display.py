@@ -18,6 +18,7 @@ from tuneline.columns.profiles import NESTED
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.runtime.terminal import say, visible
+from tuneline.runtime.wording import first_of
 
 WIDTH = 60
 """Characters of a cell."""
@@ -83,13 +84,10 @@ def _class_shares(counts: SplitCounts) -> str:
     """Return the share of rows of each class, the most frequent class first; nothing in a regression."""
     shares = []
     classes = counts.classes
-    for name, rows in classes.most_common(LISTED_CLASSES):
+    for name, rows in classes.most_common():
         if name:  # The single class of a regression has no name.
             shares.append(f"{name} {rows / counts.rows:.0%}")
-    text = ", ".join(shares)
-    if len(classes) > LISTED_CLASSES:
-        text += f", and {len(classes) - LISTED_CLASSES} more"
-    return text
+    return first_of(shares, LISTED_CLASSES)
 
 
 def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:

@@ -10,8 +10,8 @@ from tuneline.metrics.effective_rows import RowClusters
 from tuneline.metrics.table import project_metric
 from tuneline.params import Params
 from tuneline.paths import SPLITS
-from tuneline.readers.rows import listed
 from tuneline.results.evidence import rows_in_words
+from tuneline.runtime.wording import first_of, listed
 from tuneline.tasks import unnamed_task
 
 SHOWN_CLASSES = 5
@@ -144,8 +144,5 @@ def class_warnings(plan: Plan) -> list[str]:
                 " cannot learn what it never sees. Move such rows to train, or take them out."
             )
         if absent:
-            shown = ", ".join(absent[:SHOWN_CLASSES])
-            if len(absent) > SHOWN_CLASSES:
-                shown += ", ..."
-            warnings.append(f"! {split} has no rows of {shown}.")
+            warnings.append(f"! {split} has no rows of {first_of(absent, SHOWN_CLASSES)}.")
     return warnings

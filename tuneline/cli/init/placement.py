@@ -13,10 +13,10 @@ from pathlib import Path
 
 from tuneline.paths import SOURCE, SPLITS
 from tuneline.readers.formats import ENDINGS, FORMAT_OF_SUFFIX, suffix_of
-from tuneline.readers.rows import listed
 from tuneline.readers.tables import Layout
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
 ALL = "all"

@@ -69,7 +69,7 @@ def queue(  # noqa: PLR0917 - typer calls it by name
         write_queue,
     )
     from tuneline.params.loading import load_params
-    from tuneline.readers.rows import listed
+    from tuneline.runtime.wording import listed
     from tuneline.words.label_texts import unfilled_cell
 
     params = load_params()

@@ -15,10 +15,11 @@ from tuneline.labels.label_review import CORRECT, KEY, LABEL, ROLES, SPLIT
 from tuneline.params import DataParams
 from tuneline.paths import RAW, SPLITS
 from tuneline.readers.delimited import CSV, DelimitedReader
-from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, listed, nearest
+from tuneline.readers.rows import PARAMETERS, Limits, RowProblem, check_columns, nearest
 from tuneline.readers.tables import Layout
 from tuneline.readers.text import open_text
 from tuneline.runtime.errors import DataError, InputError
+from tuneline.runtime.wording import first_lines, listed
 from tuneline.tasks import read_task
 from tuneline.words.label_texts import exact_text, unknown_names
 from tuneline.words.spreadsheet import delimiter, free_names
@@ -182,9 +183,7 @@ class MergedCorrections:
         if not self.problems:
             return
         lines = ["nothing was applied."]
-        lines += self.problems[:SHOWN]
-        if len(self.problems) > SHOWN:
-            lines.append(f"and {len(self.problems) - SHOWN} more")
+        lines += first_lines(self.problems, SHOWN)
         raise InputError("\n  ".join(lines))
 
     def table(self) -> pa.Table:

@@ -37,11 +37,12 @@ from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.label_values import plain_text
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
-from tuneline.readers.rows import BadRowPolicy, BadRows, listed
+from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import Input, open_table
 from tuneline.reports.checks import Profile, Words
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.runtime.terminal import progress, say
+from tuneline.runtime.wording import listed
 from tuneline.sniffing.files import sniffed_input
 from tuneline.tasks import TASKS, Task, trained_task
 from tuneline.words.label_texts import unfilled_cell

@@ -18,7 +18,7 @@ from tuneline.evaluation.keys import (
 )
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
-from tuneline.onnx.records import ComparisonRecord
+from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.results import exported
 from tuneline.results.verdict.finding import as_shown

@@ -23,7 +23,7 @@ from tuneline.evaluation.keys import (
 )
 from tuneline.evaluation.table import AT_HALF
 from tuneline.metrics.table import Metric
-from tuneline.onnx.records import ComparisonRecord
+from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.results.verdict.facts import OVERFIT, Comparison, RunFacts, comparisons, unbeaten
 from tuneline.results.verdict.finding import Finding, as_shown
 from tuneline.results.verdict.label_sets import faults_of_sets

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from stages.train.cpu import bf16
 from stages.train.cpu.attention import fast_attention
 from stages.train.cpu.bf16 import (
     PADDING_MULTIPLE,
@@ -15,8 +14,6 @@ from stages.train.cpu.bf16 import (
     Bf16LayerNorm,
     Bf16Linear,
     dropout_in_bf16,
-    mkl_gemm,
-    transposed_product,
     use_bf16,
 )
 from stages.train.data import BatchLoader
@@ -66,17 +63,6 @@ def test_gradient_of_an_expanded_tensor_is_read_row_by_row():
     use_bf16(layers)
     layers(torch.ones(3, 5, 4)).sum(dtype=torch.float32).backward()  # the gradient is one number for all
     torch.testing.assert_close(layers[0].weight.grad, torch.full((4, 4), 15.0))
-
-
-def test_gradient_of_a_weight_is_summed_in_float32(monkeypatch):
-    """On every processor, up to rounding of the sum; with MKL, not even that is rounded to bf16."""
-    left, right = random(300, 8).bfloat16(), random(300, 12).bfloat16()
-    exact = left.double().t() @ right.double()
-    torch.testing.assert_close(transposed_product(left, right).double(), exact, rtol=2**-8, atol=2**-8)
-    if mkl_gemm() is not None:
-        torch.testing.assert_close(transposed_product(left, right).double(), exact, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(bf16, "mkl_gemm", lambda: None)
-    torch.testing.assert_close(transposed_product(left, right).double(), exact, rtol=2**-8, atol=2**-8)
 
 
 def test_layer_norm_has_the_values_of_float32_up_to_rounding():

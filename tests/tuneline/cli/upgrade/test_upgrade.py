@@ -12,6 +12,8 @@ from tuneline.cli import app
 from tuneline.cli.upgrade import MIGRATIONS
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import default_values, known_keys, load_params, missing_keys
+from tuneline.runtime.errors import ParamsError
+from tuneline.settings import load_settings
 
 OLDEST = Path(__file__).with_name("params-oldest.yaml")
 OF_THE_USER = {
@@ -153,6 +155,22 @@ def test_own_defaults_of_a_team_are_completed(folder):
     values = read_yaml(folder / "conf/base.yaml")
     assert (values["seed"], values["train"]["epochs"]) == (3, 9)
     assert list(missing_keys(values)) == ["data.text_columns", "data.label_column"], "each task sets them"
+
+
+def test_settings_of_an_earlier_version_are_removed_and_the_others_stay(folder):
+    settings = folder / "conf" / "flows.yaml"
+    settings.parent.mkdir()
+    settings.write_text(
+        "promotion:\n  min_gain: 0.1  # ours\n"
+        "  take_over: pull_request\n  push_options: [merge_request.create]\n"
+    )
+    with pytest.raises(ParamsError, match=r"push_options") as refused:
+        load_settings(folder)
+    assert "tuneline upgrade" in refused.value.hint
+    done = upgrade("--yes")
+    assert done.exit_code == 0, done.output
+    assert settings.read_text() == "promotion:\n  min_gain: 0.1  # ours\n  take_over: none\n"
+    assert load_settings(folder).promotion.min_gain == 0.1
 
 
 def test_values_that_contradict_each_other_are_named_after_the_upgrade(folder):

@@ -13,7 +13,7 @@ from tuneline.evaluation.keys import (
 )
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric
-from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.results.verdict.facts import RunFacts
 
 LOSSES = (

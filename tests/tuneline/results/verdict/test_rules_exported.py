@@ -1,6 +1,6 @@
 """The rules on the exported models."""
 
-from tuneline.onnx.records import ComparisonRecord, ModelComparison
+from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.results.verdict.rules import exported_models
 
 FIGURES = {

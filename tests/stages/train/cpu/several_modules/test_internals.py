@@ -1,14 +1,8 @@
 """What training on the CPU uses of torch beyond its public interface: a new version of torch that changes it
 fails here."""
 
-import ctypes
-from pathlib import Path
-
 import pytest
 import torch
-
-from stages.train.cpu.bf16 import mkl_gemm
-from tuneline.core.machine import processor_words
 
 
 def test_torch_has_the_operator_whose_masks_are_replaced_and_lets_it_be_restored():
@@ -24,11 +18,3 @@ def test_torch_has_the_product_of_onednn(dtype):
         torch.ones(2, 3, dtype=dtype), torch.ones(4, 3, dtype=dtype), None, "none", [], ""
     )
     assert torch.equal(product, torch.full((2, 4), 3, dtype=dtype))
-
-
-def test_torch_contains_the_product_of_mkl():
-    library = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
-    if not torch.backends.mkl.is_available() or not library.exists():
-        pytest.skip("this build of torch has no MKL")
-    assert hasattr(ctypes.CDLL(str(library)), "cblas_gemm_bf16bf16f32")
-    assert (mkl_gemm() is not None) == ("amx_bf16" in processor_words())
