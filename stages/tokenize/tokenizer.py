@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tuneline.core.tables import LABELS, SplitReader, tokenized_schema, write_batches
-from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
+from tuneline.core.tables import LABELS, SplitReader, write_batches
+from tuneline.model.encoded_columns import Encoder, EncodingCounts, encode_rows
+from tuneline.model.encoding import EncodingError
 from tuneline.model.long_text import LongText
 from tuneline.runtime.atomic_files import replace_file, write_json
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.terminal import progress
-from tuneline.tasks import read_task
+from tuneline.tasks.schemas import read_task, tokenized_schema
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -22,7 +22,7 @@ from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.batches import compute_by_length
-from tuneline.model.encoding import pair_separators
+from tuneline.model.encoded_columns import pair_separators
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params

@@ -17,6 +17,7 @@ from tuneline.core.provenance import provenance_file, stage_provenance
 from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import Timing
 from tuneline.core.training_devices import DevicesUsed
+from tuneline.core.written_records import write_record
 from tuneline.paths import TIMING
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import StageError
@@ -58,7 +59,7 @@ def run_stage(
                     devices=devices() if devices else None,
                     corrections=corrections() if corrections else None,
                 )
-                provenance.write(provenance_file(name))
+                write_record(provenance_file(name), provenance)
             if writes_records:
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:
@@ -94,7 +95,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     The file is not a DVC out, because it differs between runs on the same inputs.
     """
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
-    Timing.model_validate({"outs": outs_key(name, Path()), **timing}).write(TIMING / f"{name}.json")
+    write_record(TIMING / f"{name}.json", Timing.model_validate({"outs": outs_key(name, Path()), **timing}))
     values = ", ".join(f"{key} {value:,.6g}" for key, value in timing.items())
     say(f"{name}: {values}")
 

@@ -1,21 +1,18 @@
-"""The Parquet tables between stages: their schemas, how they are written, and the files of a split.
+"""The Parquet tables between stages: how they are written, and the files of a split.
 
-Label names are stored in the metadata as the datasets library stores features, so that
-``datasets.load_dataset("parquet", ...)`` restores a ``ClassLabel``, and no separate file can get lost. Fields
-are nullable, although no stage writes a null: the library drops the metadata of a column that is not.
+Their schemas depend on the task: ``tuneline/tasks/schemas.py``.
 
 A split is one Parquet file, or shards of a bounded number of rows, named as the hub names them:
 ``train.parquet`` is the shape of small data, ``train-00000-of-00012.parquet`` that of large data. Readers
 take both.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +25,6 @@ from tuneline.runtime.errors import DataError, StageError
 LABELS = "labels"
 WINDOW_LENGTHS = "window_lengths"
 """Tokens of each window of a row; ``data/tokenized/`` has it if long texts are divided into windows."""
-UNLABELLED = -1
-"""Label of all rows of a split that was published without labels (GLUE's test splits)."""
 GROUP_COLUMN = "group"
 """Column of ``reports/download/groups/*.parquet``."""
 CLUSTER = "cluster"
@@ -42,25 +37,6 @@ FEATURES = b"huggingface"
 """Key in the metadata of a schema of what the datasets library stores."""
 
 
-class LabelKind(Protocol):
-    """What a column of labels or predictions holds: a task says it (``tuneline/tasks``)."""
-
-    @property
-    def label_type(self) -> pa.DataType:
-        """Arrow type of the column."""
-
-    @property
-    def label_feature(self) -> dict[str, Any]:
-        """What the datasets library stores about the column."""
-
-
-def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
-    fields = [pa.field(name, pa.string()) for name in text_columns]
-    fields += [pa.field(LABELS, task.label_type), pa.field("idx", pa.int64(), nullable=False)]
-    return with_features(fields, task)
-
-
 def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> None:
     """Check that a raw split has the text columns that params.yaml names by now."""
     present = split.schema.names[:-2]
@@ -69,27 +45,6 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
             f"{split.name} has the text columns {present}, and data.text_columns is {list(text_columns)}."
         )
         raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
-
-
-def tokenized_schema(token_type_ids: bool, task: LabelKind, answer: str | None = None) -> pa.Schema:
-    """Return the schema of ``data/tokenized/*.parquet``: unpadded lists of model inputs, and ``labels``.
-
-    With an ``answer``, rows are divided into windows: the lists have the windows of a row, one after the
-    other, the column ``WINDOW_LENGTHS`` has their lengths, and the metadata how they give one answer.
-    """
-    fields = [
-        pa.field("input_ids", pa.list_(pa.int32())),
-        pa.field("attention_mask", pa.list_(pa.int8())),
-    ]
-    if token_type_ids:
-        fields.append(pa.field("token_type_ids", pa.list_(pa.int8())))
-    if answer is not None:
-        fields.append(pa.field(WINDOW_LENGTHS, pa.list_(pa.int32())))
-    fields.append(pa.field(LABELS, task.label_type))
-    schema = with_features(fields, task)
-    if answer is not None:
-        schema = schema.with_metadata({**schema.metadata, ANSWER: answer.encode()})
-    return schema
 
 
 def input_columns(schema: pa.Schema) -> list[str]:
@@ -112,33 +67,6 @@ def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
     if pairs:
         fields += other.items()
     return pa.schema(fields)
-
-
-def with_features(
-    fields: list[pa.Field], task: LabelKind, label_columns: Sequence[str] = (LABELS,)
-) -> pa.Schema:
-    """Return a schema that says what each column is, as the datasets library stores it.
-
-    Args:
-        fields: The columns.
-        task: What the ``label_columns`` hold.
-        label_columns: Names of the columns of labels or predictions.
-    """
-    features: dict[str, dict[str, Any]] = {}
-    for field in fields:
-        if field.name in label_columns:
-            features[field.name] = task.label_feature
-        elif pa.types.is_list(field.type):
-            features[field.name] = {"feature": _value(field.type.value_type), "_type": "List"}
-        else:
-            features[field.name] = _value(field.type)
-    return pa.schema(fields, metadata={FEATURES: json.dumps({"info": {"features": features}}).encode()})
-
-
-def _value(kind: pa.DataType) -> dict[str, str]:
-    # Arrow says "float", the datasets library "float32"
-    name = "float32" if pa.types.is_float32(kind) else str(kind)
-    return {"dtype": name, "_type": "Value"}
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -24,6 +24,7 @@ from tuneline.core.outs_key import outs_key
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
+from tuneline.core.written_records import write_record
 from tuneline.evaluation.keys import custom_metrics
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.evaluation.table import ALL_METRICS
@@ -130,7 +131,7 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
         ]
 
     latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
-    latencies.write(root / LATENCY_FILE)
+    write_record(root / LATENCY_FILE, latencies)
     return latencies
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tuneline.core.written_records import write_record
 from tuneline.readers.rows import MAX_SHARE, Action
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
@@ -93,7 +94,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     print_evaluation(result)
     if json is not None:
-        Metrics.of(result.metrics).write(json)
+        write_record(json, Metrics.of(result.metrics))
     if errors is not None:
         say(f"errors: {write_errors(errors, result, params.data):,} rows, {errors}")
     if html is not None:

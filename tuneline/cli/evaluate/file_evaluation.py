@@ -55,6 +55,7 @@ from tuneline.runtime.terminal import phase, progress
 from tuneline.settings import DriftLimits
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
 from tuneline.words.titles import SIMPLE_MODEL_TITLES
 
 PROFILE = CHECKS / "profile.json"
@@ -192,7 +193,7 @@ def read_labelled(
     columns = LabelledColumns(
         tuple(texts),
         label,
-        type(task),
+        task,
         dict.fromkeys(by, "--by"),
         sparse=True,
         policy=policy,
@@ -218,10 +219,10 @@ def read_labelled(
     labels = rows[LABEL].combine_chunks()
     written: Sequence[str] = ()
     if task.has_classes:
-        written = written_classes(task.output_names, task.observed(labels))
-        labels = task.stored(labels, written)
+        written = written_classes(task.output_names, observed_classes(task, labels))
+        labels = stored_labels(task, labels, written)
     is_known = labels.is_valid().to_numpy(zero_copy_only=False)
-    is_known[is_known] = task.valid(task.array_of(labels.drop_null()))
+    is_known[is_known] = task.valid(array_of(task, labels.drop_null()))
     is_used = np.ones(len(rows), dtype=bool)
     problems = _problems(rows, is_known, texts, label, classes=task.output_names, written=written)
     for index, problem in problems:
@@ -238,7 +239,7 @@ def read_labelled(
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
         groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
         positions=kept[POSITION],
-        labels=task.array_of(labels.filter(pa.array(is_used)).cast(task.label_type)),
+        labels=array_of(task, labels.filter(pa.array(is_used)).cast(label_type(task))),
         unit=unit,
         left_out=bad.count,
     )
@@ -495,6 +496,6 @@ def measure_drift(
     if len(file.labels) < LIMITS.min_rows:
         notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
         return []
-    decoded = model.classifier.task.decoded(predicted)
+    decoded = decoded_predictions(model.classifier.task, predicted)
     counts = RowCounts.of(model.profile, list(file.texts.values()), decoded)
     return drift_measures(model.profile, counts, LIMITS)

@@ -20,7 +20,8 @@ from tuneline.params.data import LabelSetsParams, TaskKind
 from tuneline.readers.rows import listed
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, PAIRS, SET_NAMES, TEXT_NAMES
-from tuneline.tasks import TASKS
+from tuneline.tasks import unnamed_task
+from tuneline.tasks.columns import staged_type
 
 LEAST_WORDS = 3
 """Mean words of a text that can be one of a pair: names and cities have two."""
@@ -262,7 +263,7 @@ def decide_columns(
         why_task = "a row can have several labels"
     else:
         task, why_task = task_by_labels(labels.column)
-    has_decimals = pa.types.is_floating(TASKS[task].staged_type)
+    has_decimals = pa.types.is_floating(staged_type(unnamed_task(task)))
     decimal = "," if has_decimals and labels.column.has_decimal_commas else "."
 
     # what the user is told

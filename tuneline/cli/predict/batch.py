@@ -36,6 +36,7 @@ from tuneline.cli.predict.writing import (
 )
 from tuneline.core.hashes import content_key, file_hash
 from tuneline.core.records import OMITTED, Record
+from tuneline.core.written_records import write_record
 from tuneline.engines import EngineOptions, map_tasks
 from tuneline.readers.files import (
     DataFile,
@@ -371,7 +372,7 @@ class ResultFolder:
     def write(self, name: str, record: ResultRecord) -> None:
         """Record a result."""
         if isinstance(self.place, Path):
-            record.write(self.place / RECORDS / f"{name}.json")
+            write_record(self.place / RECORDS / f"{name}.json", record)
             return
         with self._storage() as (files, path):
             files.pipe_file(f"{path}/{RECORDS}/{name}.json", record.model_dump_json().encode())
