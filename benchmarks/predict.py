@@ -25,14 +25,14 @@ from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import to_dynamic_int8
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.records import export_record
-from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
-from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.predict.streaming import StreamOptions, predict_rows, windows
+from tuneline.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.jsonl import JSONL
 from tuneline.readers.rows import STOP, BadRows

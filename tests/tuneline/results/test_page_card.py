@@ -9,7 +9,8 @@ from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.core.base_source import PretrainedSource
 from tuneline.core.tables import write_table
-from tuneline.results.page import CARD, PAGE, escape
+from tuneline.results.page import CARD, PAGE
+from tuneline.results.rendering import escape
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import raw_schema

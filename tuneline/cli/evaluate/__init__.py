@@ -66,10 +66,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.cli.evaluate.file_evaluation import evaluate_file, found_model, read_labelled
     from tuneline.cli.evaluate.output import print_evaluation, write_errors, write_page
-    from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
     from tuneline.params.loading import load_params
+    from tuneline.predict import BAD_ROW_OPTIONS
+    from tuneline.predict.model_choice import text_columns
     from tuneline.readers.rows import BadRowPolicy
+    from tuneline.runtime.errors import refusing
     from tuneline.runtime.terminal import say
 
     params = load_params()

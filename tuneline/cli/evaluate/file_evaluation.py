@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
-from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.cli.predict.streaming import ModelChoice, RowReport
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import SplitReader
@@ -37,6 +35,9 @@ from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
+from tuneline.predict import BATCH_SIZE, WINDOW
+from tuneline.predict.model_choice import ModelChoice
+from tuneline.predict.skipped_rows import RowReport
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, listed
@@ -50,7 +51,7 @@ from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.runtime.atomic_files import temporary_directory
-from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.settings import DriftLimits
 from tuneline.sniffing.files import Told, sniffed_input

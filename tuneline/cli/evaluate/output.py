@@ -18,8 +18,8 @@ from tuneline.params.params_file import write
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.largest_errors import error_size
-from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
+from tuneline.results.rendering import metric_names, render_report, tiles_of
 from tuneline.results.task_words import curves_note
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.tasks.columns import decoded_predictions

@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
-from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
 from tuneline.core.tables import LABELS
 from tuneline.labels.ranking import by_doubt, margin, named_scores
 from tuneline.model.encoding import EncodingError
 from tuneline.params import DataParams
 from tuneline.paths import CHECKS, CLASSIFIER, RAW, REFERENCE_PROFILE, SOURCE
+from tuneline.predict import BATCH_SIZE, WINDOW
+from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.predict.scored import ScoredFile, open_archived, scored_files
+from tuneline.predict.streaming import good_rows, windows
 from tuneline.readers.files import is_url
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.inputs import InputColumns, Row, open_rows
@@ -40,7 +41,7 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, listed
 from tuneline.readers.tables import Input, open_table
 from tuneline.reports.checks import Profile, Words
-from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import progress, say
 from tuneline.sniffing.files import sniffed_input
 from tuneline.tasks import TASKS, Task, trained_task, unnamed_task

@@ -26,9 +26,9 @@ from tests.small_pipeline import QUEUES
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.analysis.drift import Distribution
 from tuneline.cli import app
-from tuneline.cli.predict.streaming import ModelChoice
 from tuneline.core.tables import write_numbers
 from tuneline.core.written_records import write_record
+from tuneline.predict.model_choice import ModelChoice
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.repository.dvc import folder_hash
 from tuneline.runtime.errors import InputError
