@@ -77,7 +77,8 @@ def class_name(value: Any) -> str | None:
     return name
 
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
+"""A number with a decimal comma."""
 
 
 def label_number(value: Any, decimal: str = ".") -> float | None:

@@ -54,6 +54,7 @@ from tuneline.runtime.atomic_files import temporary_directory
 from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.settings import DriftLimits
+from tuneline.sniffing.decimals import with_decimal
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
 from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
@@ -203,6 +204,8 @@ def read_labelled(
         label_option="--label",
     )
     source = sniffed_input(path, list(columns.options), Told(encoding=encoding), strict=True)
+    if not task.has_classes:
+        source = with_decimal(source, label)
 
     # rows
     unit = source.unit

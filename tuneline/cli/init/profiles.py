@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tuneline.cli.init.label_parts import CellParts
+from tuneline.readers.label_values import DECIMAL_COMMA
 
 Cells = tuple[str | None, ...]
 """Cells in the order of the columns; ``None`` for a missing one."""
@@ -24,7 +25,6 @@ def count_words(text: str) -> int:
     return len(WORD_PATTERN.findall(text))
 
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d{1,15},\d{1,15}")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES = 1000
 """Distinct values that are counted; a column with more does not hold classes."""
