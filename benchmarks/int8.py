@@ -39,7 +39,8 @@ def write_models(folder: Path, names: Sequence[str]) -> None:
     from stages.export.graph import save_model, to_onnx
     from stages.export.int8_search import QuantizationRows, quantized, to_int8
     from tuneline.paths import CLASSIFIER
-    from tuneline.tasks import read_task, trained_task
+    from tuneline.tasks import trained_task
+    from tuneline.tasks.schemas import read_task
 
     folder.mkdir(parents=True, exist_ok=True)
     params = load_params()

@@ -25,13 +25,14 @@ from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import to_dynamic_int8
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.records import export_record
-from tuneline.cli.predict.streaming import StreamOptions, predict_rows, windows
-from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.core.hashes import file_hash
+from tuneline.core.written_records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.predict.streaming import StreamOptions, predict_rows, windows
+from tuneline.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.jsonl import JSONL
 from tuneline.readers.rows import STOP, BadRows
@@ -63,7 +64,7 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
             "file": f"{name}.onnx",
             "sha256": {file.name: file_hash(file) for file in save_model(one, folder / f"{name}.onnx")},
         }
-    record.model_copy(update={"models": export_record(models).models}).write(folder / EXPORT_RECORD)
+    write_record(folder / EXPORT_RECORD, record.model_copy(update={"models": export_record(models).models}))
 
 
 def write_rows(path: Path, rows: int) -> None:

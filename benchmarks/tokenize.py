@@ -36,11 +36,12 @@ from stages.tokenize.tokenizer import (
     tokenize_shard,
     train_wordpiece,
 )
-from tuneline.core.tables import SplitReader, raw_schema, write_batches
-from tuneline.model.encoding import ENCODED_AT_A_TIME, Encoder
+from tuneline.core.tables import SplitReader, write_batches
+from tuneline.model.encoded_columns import ENCODED_AT_A_TIME, Encoder
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 COLUMNS = ["first", "second"]

@@ -35,6 +35,7 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
 from tuneline.core.records import Record
+from tuneline.core.written_records import write_record
 from tuneline.paths import CHECKPOINTS
 from tuneline.predict.scored import scored_record
 from tuneline.repository.dvc import cache_folder
@@ -653,7 +654,7 @@ def clean(dry_run: bool = False, clock_is_right: bool = False) -> State[Any]:
             if problem:
                 return ended("Nothing was removed.", [problem])
             if not dry_run:
-                Cleaned(time=now).write(repository.state / CLEANED)
+                write_record(repository.state / CLEANED, Cleaned(time=now))
             rows, problems = clean_all(cleaning, settings)
     except BusyError:
         return ended("Another run is cleaning.", name="Skipped")

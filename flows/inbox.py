@@ -24,6 +24,7 @@ from typing import Any, Self
 import psutil
 
 from tuneline.core.hashes import file_hash
+from tuneline.core.written_records import write_record
 from tuneline.predict.scored import FileRecord, ScoredRecord, TakenRecord, scored_record
 from tuneline.readers.files import not_a_file
 from tuneline.readers.formats import ENDINGS
@@ -215,7 +216,7 @@ class Outbox:
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
         """Record why a file was not scored: it is left alone until it changes or the record is deleted."""
-        RefusedRecord(**incoming.as_record(), error=reason).write(self.refused(incoming))
+        write_record(self.refused(incoming), RefusedRecord(**incoming.as_record(), error=reason))
 
     def latest(self) -> Iterator[ScoredRecord]:
         """Yield the records of the scored files, the latest first."""

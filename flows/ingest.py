@@ -43,6 +43,7 @@ from tuneline.analysis.text import Keys
 from tuneline.checkpoints.hub import hub_errors_explained
 from tuneline.core.records import Record
 from tuneline.core.tables import SplitReader
+from tuneline.core.written_records import write_record
 from tuneline.params import params_file
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
@@ -345,7 +346,7 @@ class IngestAttempt:
         """Commit files with the ledger, which gets more entries, and return the commit."""
         root = self.checkout.path
         git = self.repository.git
-        Ledger.of(root).plus(entries).write(root / LEDGER)
+        write_record(root / LEDGER, Ledger.of(root).plus(entries))
         git("add", "--", *paths, str(LEDGER), cwd=root)
         git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=message)
         return git("rev-parse", "HEAD", cwd=root)
@@ -557,7 +558,7 @@ def _record_taken(repository: Repository, taken: Mapping[str, TakenRecord]) -> N
         if (repository.root / unquote(name, errors="surrogateescape")).exists():
             files[name] = record
     files.update(taken)
-    Taken(files=files).write(path)
+    write_record(path, Taken(files=files))
 
 
 def _quoted(repository: Repository, path: Path) -> str:

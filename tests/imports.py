@@ -7,11 +7,14 @@ from pathlib import Path
 CODE = ("tuneline", "stages", "flows")
 
 
-def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Path]:
+def imported_files(
+    module: str, root: Path, packages: tuple[str, ...], not_followed: tuple[Path, ...] = ()
+) -> set[Path]:
     """Return every file of ``packages`` that ``module`` may load, including itself and the ``__init__`` of
     parent packages.
 
-    Imports inside functions are included, because they run when the function is called.
+    Imports inside functions are included, because they run when the function is called; those of the files
+    ``not_followed`` are not.
 
     Returns:
         Paths relative to ``root``.
@@ -24,6 +27,8 @@ def imported_files(module: str, root: Path, packages: tuple[str, ...]) -> set[Pa
             if path in files:
                 continue
             files.add(path)
+            if path in not_followed:
+                continue
             waiting += [used for used in imports(root / path) if used.split(".")[0] in packages]
     return files
 
@@ -61,5 +66,9 @@ def imports(path: Path) -> tuple[str, ...]:
 
 
 def closure(module: str, root: Path) -> set[Path]:
-    """Return the modules that ``module`` may load, without the packages that only contain them."""
-    return {path for path in imported_files(module, root, CODE) if path.name != "__init__.py"}
+    """Return the modules that ``module`` may load, without the packages that only contain them.
+
+    The command line imports every command, which reads more only when it is called: it is not followed.
+    """
+    files = imported_files(module, root, CODE, not_followed=(Path("tuneline/cli/__init__.py"),))
+    return {path for path in files if path.name != "__init__.py"}

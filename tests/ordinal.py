@@ -17,6 +17,7 @@ from tests.several_modules import run_modules
 from tuneline.predict.prediction_columns import prediction_rows
 from tuneline.tasks import Classification, register
 from tuneline.tasks.probabilities import probabilities
+from tuneline.tasks.schemas import label_feature
 from tuneline.tasks.task import Labels, Logits
 
 
@@ -26,14 +27,15 @@ class Ordinal(Classification):
 
     kind: ClassVar[str] = "ordinal"
 
-    @property
-    def label_feature(self) -> dict[str, Any]:
-        """A class label, of this kind of task."""
-        return {**super().label_feature, "task": self.kind}
-
     def predictions(self, logits: Logits) -> Labels:
         """Return the rank nearest to the expected one."""
         return nearest_ranks(probabilities(logits))
+
+
+@label_feature.register(Ordinal)
+def _(task: Ordinal) -> dict[str, Any]:
+    """A class label, of this kind of task."""
+    return {**label_feature(Classification(task.names)), "task": task.kind}
 
 
 @prediction_rows.register(Ordinal)

@@ -12,19 +12,15 @@ import pyarrow as pa
 from tests.params import change_params, write_params
 from tuneline.core.base_source import BaseSource
 from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.tables import (
-    LABELS,
-    SplitReader,
-    raw_schema,
-    tokenized_schema,
-    write_table,
-)
+from tuneline.core.tables import LABELS, SplitReader, write_table
+from tuneline.core.written_records import write_record
 from tuneline.model.batches import compute_by_length
-from tuneline.model.encoding import Encoder
+from tuneline.model.encoded_columns import Encoder
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.predictions.files import write_baselines, write_predictions
 from tuneline.tasks import task_with_names
+from tuneline.tasks.schemas import raw_schema, tokenized_schema
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -186,5 +182,5 @@ def _write_settings(folder: Path, changes: dict[str, Any]) -> None:
     change_params(folder, {"tokenize.max_length": MAX_LENGTH, **changes})
     record = StageProvenance(parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"})
     for stage in ("base", "download", "tokenize", "train"):
-        record.write(folder / provenance_file(stage))
-    BaseSource(checkpoint=None, tokenizer=None).write(folder / "models/base/source.json")
+        write_record(folder / provenance_file(stage), record)
+    write_record(folder / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))

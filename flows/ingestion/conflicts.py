@@ -22,6 +22,7 @@ from tuneline.analysis.corrections import row_keys
 from tuneline.labels.label_review import Suspect, write_review
 from tuneline.params.data import DataParams, FilesParams
 from tuneline.tasks import Task
+from tuneline.tasks.columns import label_texts
 from tuneline.words.label_texts import staged_text
 
 LISTED = 10_000
@@ -158,7 +159,7 @@ def _find(
     required_keys = np.array([row.key for row in contradicting if row.key != NO_HASH], np.uint64)
     rows: dict[tuple[str, int], tuple[tuple[str, ...], str]] = {}
     for texts, labels, keys in batches:
-        hashes = RowHashes.of(texts, task.label_texts(labels), keys)
+        hashes = RowHashes.of(texts, label_texts(task, labels), keys)
         for name, values, required in (
             ("text", hashes.texts, required_texts),
             ("key", hashes.keys, required_keys),

@@ -48,6 +48,7 @@ from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.settings import IngestSource
 from tuneline.sniffing.files import fitting_input
+from tuneline.tasks.columns import label_texts
 
 Log = Callable[[str], None]
 FETCHED_ROWS = 10_000
@@ -473,7 +474,7 @@ class Harvester:
         rows, labels = read_known(checkout, self.layout, self._columns, data.files, log)
         self._classes = ClassNames.of(data, labels)
         names = data.label_names or self._columns.labelled().label_names or sorted(labels)
-        self._task = self._columns.kind.of_outputs(names)
+        self._task = self._columns.task.of_outputs(names)
         self._selection = NewRowSelection(rows)
         self._ledger = Ledger.of(checkout)
 
@@ -564,7 +565,7 @@ class Harvester:
                 table = self._with_class_names(labelled, file)
                 texts = [table[column].combine_chunks() for column in columns.texts]
                 keys = table[columns.key].combine_chunks() if columns.key else None
-                labels = columns.kind.label_texts(table[columns.label].combine_chunks())
+                labels = label_texts(columns.task, table[columns.label].combine_chunks())
                 hashes.append(RowHashes.of(texts, labels, keys))
                 positions.append(numpy_values(table[POSITION]))
                 writer.write_table(table.select(schema.names))

@@ -25,13 +25,14 @@ from tuneline.paths import SOURCE
 from tuneline.readers.files import is_url, shown
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import class_name
-from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
+from tuneline.readers.labelled import LABEL, UNNAMED_CLASSES, LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.tables import open_table
 from tuneline.repository.worktrees import GitError
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.wording import listed
-from tuneline.tasks import TASKS, Classification, Task
+from tuneline.tasks import Task, unnamed_task
+from tuneline.tasks.columns import label_texts, observed_classes, staged_type
 
 NO_HASH = np.uint64(0)
 """Hash of a key or label that is missing."""
@@ -70,7 +71,7 @@ class RowHashes:
     def of(
         cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held_out: bool = False
     ) -> Self:
-        """Hash rows; their labels are text (``Task.label_texts``)."""
+        """Hash rows; their labels are text (``label_texts``)."""
         missing = np.zeros(len(labels), np.uint64)
         text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
         key_hashes = missing if keys is None else hashes(keys)
@@ -200,7 +201,7 @@ class BatchColumns:
     Attributes:
         texts: Columns with texts.
         label: Column with the label.
-        kind: The kind of task, which tells the type of a label.
+        task: The task, which tells the type of a label; its classes need not be known.
         by: Column with the group or the time, ``data.split.by`` or ``data.split.by_time``.
         key: Column with the key, ``ingest.key``.
         policy: What happens with bad rows.
@@ -209,7 +210,7 @@ class BatchColumns:
 
     texts: tuple[str, ...]
     label: str
-    kind: type[Task] = Classification
+    task: Task = UNNAMED_CLASSES
     by: str | None = None
     key: str | None = None
     policy: BadRowPolicy = STOP
@@ -221,7 +222,7 @@ class BatchColumns:
         by = data.split.column if data.split else None
         policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
         texts = tuple(data.text_columns)
-        return cls(texts, data.label_column, TASKS[data.task], by, key, policy, data.label_sets)
+        return cls(texts, data.label_column, unnamed_task(data.task), by, key, policy, data.label_sets)
 
     @property
     def others(self) -> dict[str, str]:
@@ -236,7 +237,7 @@ class BatchColumns:
     def schema(self) -> pa.Schema:
         """Schema of a batch file."""
         types = dict.fromkeys(self.texts, pa.string())
-        types[self.label] = self.kind.staged_type
+        types[self.label] = staged_type(self.task)
         for column in self.others:
             types[column] = pa.string()
         return pa.schema(list(types.items()))
@@ -252,7 +253,7 @@ class BatchColumns:
             texts = ()
             others[id_column] = "id of the source"
         return LabelledColumns(
-            texts, self.label, self.kind, others, sparse=True, policy=self.policy, sets=self.sets
+            texts, self.label, self.task, others, sparse=True, policy=self.policy, sets=self.sets
         )
 
     def named(self, batch: pa.RecordBatch, read: LabelledColumns) -> dict[str, pa.Array]:
@@ -427,10 +428,10 @@ def read_known(
     for split in layout.splits:
         for path in layout.files(root, split):
             for texts, label, keys in known_rows(path, columns, files):
-                label_texts = columns.kind.label_texts(label)
-                parts.append(RowHashes.of(texts, label_texts, keys, held_out=split != layout.split))
+                written = label_texts(columns.task, label)
+                parts.append(RowHashes.of(texts, written, keys, held_out=split != layout.split))
                 if split == layout.split:
-                    labels.update(columns.kind.observed(label))
+                    labels.update(observed_classes(columns.task, label))
     rows = RowHashes.joined(parts)
     log(f"The data has {len(rows.texts):,} rows.")
     return rows, frozenset(labels)

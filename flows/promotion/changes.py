@@ -15,6 +15,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from flows.alerts import send
 from flows.promotion.registry import Registry
 from tuneline.core.records import Record
+from tuneline.core.written_records import write_record
 from tuneline.repository.git import messages_of, tagger_of
 from tuneline.repository.registry import HOLD, RegistryTag, RegistryTags, Version
 
@@ -198,4 +199,4 @@ def _remember(registry: Registry, stage: str) -> None:
     version = tags.in_stage(stage)
     production = version.commit if version else None
     reported = ReportedTags(tags=list(tags.objects.values()), production=production)
-    reported.write(_record(registry))
+    write_record(_record(registry), reported)

@@ -34,6 +34,7 @@ from tuneline.repository.registry import Version
 from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task
+from tuneline.tasks.columns import encoded_predictions
 
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
@@ -397,7 +398,7 @@ def _production_predictions(
         message = f"Predicting {rows.name} with {production.name}"
         pipeline.programs.run(command, message, pipeline.on_line)
         column = task.prediction_column
-        parts.append(task.encoded(read_table(target, [column])[column]))
+        parts.append(encoded_predictions(task, read_table(target, [column])[column]))
     return np.concatenate(parts)
 
 

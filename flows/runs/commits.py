@@ -15,6 +15,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from tuneline.core.records import Metrics, Record
+from tuneline.core.written_records import write_record
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.paths import METRICS
 from tuneline.repository.worktrees import GitError
@@ -245,7 +246,7 @@ def _move_tree(repository: Repository, folder: Path, before: str, commit: str) -
     record = repository.state / "move.json"
     with locked(repository.state / "move.lock", MOVE_WAIT):
         # The record first: after the merge, nothing else tells that the data has not followed.
-        Move(folder=str(folder), before=before, commit=commit).write(record)
+        write_record(record, Move(folder=str(folder), before=before, commit=commit))
         try:
             repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
         except GitError:

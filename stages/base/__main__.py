@@ -32,6 +32,7 @@ from tuneline.core.launch import check_launch
 from tuneline.core.provenance import write_provenance
 from tuneline.core.stage import run_stage
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
+from tuneline.core.written_records import write_record
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
@@ -212,7 +213,7 @@ def main() -> None:
     print_warnings("base", params)
     with replace_directory(BASE) as folder:
         source = bring(params, folder)
-        source.write(folder / BASE_RECORD.name)
+        write_record(folder / BASE_RECORD.name, source)
     if source.checkpoint is None:
         say("base: no checkpoint: the model is trained from scratch")
     else:

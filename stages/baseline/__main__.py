@@ -23,7 +23,7 @@ from tuneline.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
 from tuneline.predictions.files import write_baselines
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.terminal import phase, progress
-from tuneline.tasks import read_task
+from tuneline.tasks.schemas import read_task
 from tuneline.tasks.task import Labels
 
 

@@ -20,6 +20,7 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.records import Metrics
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
+from tuneline.core.written_records import write_record
 from tuneline.metrics.judging import averaging
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison, Saturation
@@ -66,7 +67,7 @@ def main() -> dict[str, float]:
     published, stopping = select_published(judgements, params.compare)
 
     # metrics and report, also of a comparison that stops the pipeline
-    Metrics.of(comparison_metrics(comparisons, reference, published)).write(METRICS / "compare.json")
+    write_record(METRICS / "compare.json", Metrics.of(comparison_metrics(comparisons, reference, published)))
     write_comparison_files(params, comparisons, judgements, reference, published)
     if stopping:
         shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
@@ -147,8 +148,8 @@ def write_comparison_files(
         models=models,
     )
     with replace_directory(COMPARISON) as folder:
-        report.write(folder / "comparison.json")
-        Flips.model_validate(flips).write(folder / "flips.json")
+        write_record(folder / "comparison.json", report)
+        write_record(folder / "flips.json", Flips.model_validate(flips))
 
 
 def say_judgements(judgements: ToleranceJudgements) -> None:

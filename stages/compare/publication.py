@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from stages.compare.tolerance import ToleranceJudgement
+from tuneline.core.written_records import write_record
 from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord, UsageRecord
 from tuneline.params import CompareParams
 from tuneline.paths import CANDIDATES, COMPARISON, ONNX
@@ -55,7 +56,7 @@ def publish_passed(
             if path.name not in excluded:
                 shutil.copyfile(path, folder / path.name)
         update = {"models": published, "left_out": left_out or None, "split": split}
-        record.model_copy(update=update).write(folder / EXPORT_RECORD)
+        write_record(folder / EXPORT_RECORD, record.model_copy(update=update))
 
 
 def way_on(stopping: Sequence[str]) -> str:

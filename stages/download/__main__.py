@@ -45,6 +45,7 @@ from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import GROUP_COLUMN, LABELS, shard_file, write_numbers
+from tuneline.core.written_records import write_record
 from tuneline.params import Params
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
@@ -55,7 +56,7 @@ from tuneline.runtime.atomic_files import publish_directory, replace_directory, 
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress, say
 from tuneline.runtime.wording import listed
-from tuneline.tasks import TASKS
+from tuneline.tasks import unnamed_task
 
 WORK = "work"
 """Temporary folder: copies of the source's splits (``staged``) and files of the raw splits (``written``)."""
@@ -133,7 +134,7 @@ def download(
             "seed": params.seed,
             "rows_without_group": ungrouped,
         }
-    RawSource.model_validate(values).write(folder / "source.json")
+    write_record(folder / "source.json", RawSource.model_validate(values))
     shutil.rmtree(folder / WORK)
     return {name: split.rows for name, split in splits.items()}
 
@@ -193,7 +194,7 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     return LabelledColumns(
         tuple(data.text_columns),
         data.label_column,
-        kind=TASKS[data.task],
+        task=unnamed_task(data.task),
         others=others,
         optional=optional,
         sparse=data.bad_rows == "skip",
@@ -318,7 +319,7 @@ def main() -> dict[str, float]:
         values[f"{split}_rows"] = count
         counts.append(f"{split} {count:,}")
     values["bad_rows"] = skipped.count
-    Metrics.of(values).write(metrics)
+    write_record(metrics, Metrics.of(values))
     say(f"download: {', '.join(counts)} rows")
     return {"rows": sum(rows.values())}
 

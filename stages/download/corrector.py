@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from tuneline.analysis.corrections import KEY, LATER, Corrections, dropped_file, label_file, row_keys
 from tuneline.core.hashes import file_hash
 from tuneline.core.raw_source import AppliedCorrections
-from tuneline.core.tables import LABELS, UNLABELLED
+from tuneline.core.tables import LABELS
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of, column_of, observed_classes, parsed_labels
+from tuneline.tasks.task import UNLABELLED
 
 Ids = NDArray[np.int64]
 NAMED_LINES = 5
@@ -58,8 +60,8 @@ class Corrector:
 
         self._labels = corrections.labels
         self._by_label = Lookup(self._labels[KEY])
-        self._before = task.codes(task.parsed(self._labels["before"]))
-        self._after = task.parsed(self._labels["after"])
+        self._before = task.codes(parsed_labels(task, self._labels["before"]))
+        self._after = parsed_labels(task, self._labels["after"])
         self._after_codes = task.codes(self._after)
         self._usable = task.valid(self._after)
         # Of each label correction: a row has its texts; it applied; a row has its texts and a label of
@@ -94,8 +96,8 @@ class Corrector:
 
             changed = self._codes(batch[LABELS]) != self._codes(corrected[LABELS])
             taken = pc.or_(pa.array(changed), pc.invert(kept))
-            self._taken |= self._task.observed(batch[LABELS].filter(taken))
-            self._present |= self._task.observed(corrected[LABELS].filter(kept))
+            self._taken |= observed_classes(self._task, batch[LABELS].filter(taken))
+            self._present |= observed_classes(self._task, corrected[LABELS].filter(kept))
             yield corrected.filter(kept)
 
     def _relabel(self, batch: pa.RecordBatch, keys: NDArray[np.bytes_]) -> pa.RecordBatch:
@@ -104,7 +106,7 @@ class Corrector:
         if not len(rows):
             return batch
         column = batch.schema.get_field_index(LABELS)
-        labels = self._task.array_of(batch.column(column)).copy()
+        labels = array_of(self._task, batch.column(column)).copy()
         current = self._task.codes(labels[rows])
 
         self._found[entries] = True
@@ -115,11 +117,11 @@ class Corrector:
         labels[rows[applies]] = self._after[entries[applies]]
         self.relabelled += int(applies.sum())
         field = batch.schema.field(column)
-        return batch.set_column(column, field, self._task.column_of(labels).cast(field.type))
+        return batch.set_column(column, field, column_of(self._task, labels).cast(field.type))
 
     def _codes(self, labels: pa.Array) -> NDArray[Any]:
         """Return numbers that are equal for equal labels, of shape ``(rows,)``."""
-        return self._task.codes(self._task.array_of(labels))
+        return self._task.codes(array_of(self._task, labels))
 
     def _keep(self, split: str, keys: NDArray[np.bytes_]) -> NDArray[np.bool_]:
         """Return a mask of the rows that are not left out, of shape ``(rows,)``."""

@@ -20,6 +20,7 @@ from stages.download.source import SourceFile, SourceSplit, source_splits
 from tuneline.core.hashes import file_hash
 from tuneline.core.raw_source import RemoteSource
 from tuneline.core.tables import split_files
+from tuneline.core.written_records import write_record
 from tuneline.params.data import DataParams
 from tuneline.paths import FETCHED, SOURCE
 from tuneline.readers.files import (
@@ -307,7 +308,7 @@ def _copy(file: RemoteFile, path: Path) -> RemoteSource:
     with replace_file(path) as partial:
         file.fetch(partial)
     record = RemoteSource(size=file.size, version=file.version, sha256=file_hash(path))
-    record.write(_record(path))
+    write_record(_record(path), record)
     return record
 
 

@@ -13,7 +13,8 @@ from tuneline.params.data import DataParams
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL
 from tuneline.runtime.errors import DataError
-from tuneline.tasks import TASKS, Task
+from tuneline.tasks import Task, unnamed_task
+from tuneline.tasks.columns import observed_classes, stored_labels
 
 MANY = 1_000
 """More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
@@ -42,15 +43,15 @@ class LabelEncoder:
         Raises:
             DataError: The train split has fewer than two classes, or nearly as many as rows.
         """
-        kind = TASKS[data.task]
-        if not kind.has_classes:
-            return cls(kind.of_outputs(()), ())
+        unnamed = unnamed_task(data.task)
+        if not unnamed.has_classes:
+            return cls(unnamed, ())
 
-        observed = _observed(kind, train.batches(staged))
+        observed = _observed(unnamed, train.batches(staged))
         declared = staged[train.slices[0].source].label_names
         names = tuple(data.label_names or declared or _sorted(observed))
         written = written_classes(names, observed if data.label_names else ())
-        return cls(kind.of_outputs(names), written)
+        return cls(unnamed.of_outputs(names), written)
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
         """Return the labels of a batch for ``data/raw``, of the type of the task.
@@ -59,7 +60,7 @@ class LabelEncoder:
         """
         if not labelled:
             return unlabelled_column(self.labels, batch.num_rows)
-        return self.labels.stored(batch[LABEL], self.written)
+        return stored_labels(self.labels, batch[LABEL], self.written)
 
 
 def _sorted(names: Collection[str]) -> list[str]:
@@ -69,12 +70,12 @@ def _sorted(names: Collection[str]) -> list[str]:
     return sorted(names)
 
 
-def _observed(kind: type[Task], train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
+def _observed(task: Task, train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
     """Return the distinct labels of train."""
     observed: set[str] = set()
     rows = 0
     for split, batch in train:
-        observed |= kind.observed(batch[LABEL])
+        observed |= observed_classes(task, batch[LABEL])
         rows += batch.num_rows
         # Checked in the loop: a column of texts would fill the memory with distinct labels.
         if len(observed) > MANY and 2 * len(observed) > rows:

@@ -19,20 +19,15 @@ from tuneline.analysis.corrections import dropped_file
 from tuneline.analysis.group_numbers import renumbered
 from tuneline.analysis.splitting import row_hashes
 from tuneline.analysis.text import Keys
-from tuneline.core.tables import (
-    LABELS,
-    ROW_GROUP,
-    UNLABELLED,
-    numpy_values,
-    raw_schema,
-    rebatch,
-    write_batches,
-)
+from tuneline.core.tables import LABELS, ROW_GROUP, numpy_values, rebatch, write_batches
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress
 from tuneline.runtime.wording import listed
 from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of, column_of
+from tuneline.tasks.schemas import raw_schema
+from tuneline.tasks.task import UNLABELLED
 
 GROUP_KEY = "\0group"
 """Column with the hash of a row's group; no column of a file has this name."""
@@ -106,7 +101,7 @@ class RawWriter:
             complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             ids = self.encoder.ids(batch, staged.labelled)
             if staged.labelled:
-                labels = self.encoder.labels.array_of(ids.filter(ids.is_valid()))
+                labels = array_of(self.encoder.labels, ids.filter(ids.is_valid()))
                 valid = np.zeros(batch.num_rows, dtype=bool)
                 valid[ids.is_valid().to_numpy(zero_copy_only=False)] = self.encoder.labels.valid(labels)
                 self._refuse_unknown(batch, staged, complete & ~valid)
@@ -208,8 +203,8 @@ def _renumbered(
     """Yield rows with the labels of one task as labels of another; what is missing stays missing."""
     column = schema.get_field_index(LABELS)
     for batch in batches:
-        labels = before.array_of(batch[LABELS])
+        labels = array_of(before, batch[LABELS])
         valid = before.valid(labels)
         translated = np.full((len(labels), *after.label_shape), UNLABELLED, after.label_dtype)
         translated[valid] = after.translated(labels[valid], before)
-        yield batch.set_column(column, LABELS, after.column_of(translated)).cast(schema)
+        yield batch.set_column(column, LABELS, column_of(after, translated)).cast(schema)

@@ -21,6 +21,7 @@ from tuneline.readers.rows import BadRows, nearest
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
+from tuneline.tasks.columns import staged_type
 
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
 """Words of the tickets.
@@ -74,7 +75,7 @@ class SampleSource:
                 f"It has {listed(SPLITS)}.",
             )
         columns.check(Ticket._fields, "sample")
-        if not pa.types.is_string(columns.kind.staged_type):  # its labels are texts
+        if not pa.types.is_string(staged_type(columns.task)):  # its labels are texts
             raise DataError(
                 "data.task: the sample's labels are classes, not numbers.", "Set data.task to classification."
             )

@@ -161,8 +161,6 @@ def stage_split(
     schema = schema.append(pa.field(HAS_TEXT, pa.bool_()))
     limit = params.files.max_row_group_mb
 
-    unnamed = columns.kind.of_outputs(())
-
     # what is known only when all rows were read
     origins: list[Origin] = []
     rows = 0
@@ -193,7 +191,7 @@ def stage_split(
                         )
 
                     filled = has_text(batch.columns[: len(columns.texts)])
-                    labelled = labelled or has_labels(unnamed, batch[LABEL])
+                    labelled = labelled or has_labels(columns.task, batch[LABEL])
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
 
                     index = pa.array(np.arange(rows, rows + batch.num_rows))

@@ -5,14 +5,15 @@ from functools import singledispatch
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.core.tables import UNLABELLED
 from tuneline.tasks import Multilabel, Task
+from tuneline.tasks.columns import label_type, staged_type
+from tuneline.tasks.task import UNLABELLED
 
 
 @singledispatch
 def has_labels(task: Task, labels: pa.Array) -> bool:
     """Return True if any row of a column of ``staged_type`` has a label: -1 and null are none."""
-    unlabelled = pa.scalar(UNLABELLED).cast(task.staged_type)
+    unlabelled = pa.scalar(UNLABELLED).cast(staged_type(task))
     return bool(pc.any(pc.not_equal(labels, unlabelled)).as_py())
 
 
@@ -28,10 +29,10 @@ def _(_task: Multilabel, labels: pa.Array) -> bool:
 @singledispatch
 def unlabelled_column(task: Task, rows: int) -> pa.Array:
     """Return a column of ``label_type`` for a split without labels."""
-    return pa.array([UNLABELLED] * rows, task.label_type)
+    return pa.array([UNLABELLED] * rows, label_type(task))
 
 
 @unlabelled_column.register(Multilabel)
 def _(task: Multilabel, rows: int) -> pa.Array:
     """Return a column of rows without a label."""
-    return pa.array([[UNLABELLED]] * rows, task.label_type)
+    return pa.array([[UNLABELLED]] * rows, label_type(task))

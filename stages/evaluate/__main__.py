@@ -29,6 +29,7 @@ from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
+from tuneline.core.written_records import write_record
 from tuneline.evaluation.evaluation import (
     EvaluatedPredictions,
     evaluate_predictions,
@@ -216,8 +217,8 @@ def write_outs(
         predictions.task,
         clusters=predictions.clusters,
     )
-    slices.write(REPORTS / "slices.json")
-    Behaviour(tests=behaviour).write(REPORTS / "behaviour.json")
+    write_record(REPORTS / "slices.json", slices)
+    write_record(REPORTS / "behaviour.json", Behaviour(tests=behaviour))
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, predictions)
         scores = []
@@ -225,7 +226,7 @@ def write_outs(
             score = f"{slices.value(scored):.6g}"
             scores.append((f"{scored.by}: {scored.name}", score, scored.rows))
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
-    metrics.write(METRICS / "evaluate.json")
+    write_record(METRICS / "evaluate.json", metrics)
 
 
 def write_plots(folder: Path, predictions: PredictedLogits) -> None:

@@ -13,10 +13,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import Encoder
+from tuneline.model.encoded_columns import Encoder, tokenized_rows
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.long_text import LongText
-from tuneline.model.tokenizer import load_tokenizer
+from tuneline.model.tokenizer import load_tokenizer, long_text_beside
 from tuneline.model.torch_outputs import compute_outputs
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task
@@ -51,7 +51,7 @@ class Classifier:
                 "Train again: `dvc repro train`.",
             )
         device = PartialState().device
-        return cls(model.to(device).eval(), tokenizer, device, LongText.beside(folder))
+        return cls(model.to(device).eval(), tokenizer, device, long_text_beside(folder))
 
     def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
         """Return the logits of every row, float32 ``(rows, outputs)``.
@@ -87,5 +87,5 @@ class Classifier:
             encoded = encoder.encode(list(texts))
         else:
             encoded = encoder.encode([row[0] for row in texts])
-        rows = TokenizedRows.of_columns(encoder.columns(encoded), self.long_text.answer)
+        rows = tokenized_rows(encoder.columns(encoded), self.long_text.answer)
         return self.logits(rows, batch_size)

@@ -32,7 +32,8 @@ from tuneline.core.tokenizer_files import (
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
 )
-from tuneline.model.long_text import LongText
+from tuneline.core.written_records import write_record
+from tuneline.model.tokenizer import long_text_beside
 from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
 from tuneline.onnx.usage import EXPORT_RECORD, FORMAT, ModelRecord, TokenizerRecord
 from tuneline.params import Params
@@ -40,7 +41,8 @@ from tuneline.params.loading import load_params
 from tuneline.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.terminal import progress
-from tuneline.tasks import Task, read_task, trained_task
+from tuneline.tasks import Task, trained_task
+from tuneline.tasks.schemas import read_task
 
 if TYPE_CHECKING:
     from tuneline.model.frozen_classifier import TrainedModel
@@ -137,14 +139,14 @@ def write_models(
     # record: all models have the inputs of the fp32 graph
     fp32, _ = exported["fp32"]
     inputs = input_names(fp32)
-    record.model_copy(update={"inputs": inputs, "models": models}).write(folder / EXPORT_RECORD)
+    write_record(folder / EXPORT_RECORD, record.model_copy(update={"inputs": inputs, "models": models}))
     return sizes
 
 
 def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
     """Return the record of a trained model of a task before its export."""
     config: dict[str, Any] = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
-    long_text = LongText.beside(classifier)
+    long_text = long_text_beside(classifier)
     return ExportRecord(
         format=FORMAT,
         task=task.kind,

@@ -35,9 +35,10 @@ from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
+from tuneline.core.written_records import write_record
 from tuneline.engines import map_tasks
 from tuneline.model.architectures import has_token_type_ids, read_base, token_limit
-from tuneline.model.encoding import EncodingCounts
+from tuneline.model.encoded_columns import EncodingCounts
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer, save_tokenizer
 from tuneline.params import Params
@@ -176,7 +177,7 @@ def main() -> Measurements:
     metrics = dict(total.metrics())
     for split, split_counts in counts.items():
         metrics |= split_counts.metrics(f"{split}_")
-    Metrics.of(metrics).write(METRICS / "tokenize.json")
+    write_record(METRICS / "tokenize.json", Metrics.of(metrics))
     return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}
 
 

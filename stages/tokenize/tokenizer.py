@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tuneline.core.tables import LABELS, SplitReader, StoredLabels, tokenized_schema, write_batches
-from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_rows
+from tuneline.core.tables import LABELS, SplitReader, StoredLabels, tokenized_split_schema, write_batches
+from tuneline.model.encoded_columns import Encoder, EncodingCounts, encode_rows
+from tuneline.model.encoding import EncodingError
 from tuneline.model.long_text import LongText
 from tuneline.runtime.atomic_files import replace_file, write_json
 from tuneline.runtime.errors import DataError, ParamsError
@@ -272,7 +273,7 @@ def tokenize_shard(shard: Shard) -> EncodingCounts:
     source = RawTexts(SplitReader(shard.raw.parent, shard.split, (shard.raw,)), shard.text_columns)
     pairs = len(shard.text_columns) == 2
     encoder = Encoder(shard.tokenizer, shard.max_length, pairs, shard.long_text)
-    schema = tokenized_schema(encoder.token_type_ids, source.labels, shard.long_text.answer)
+    schema = tokenized_split_schema(encoder.token_type_ids, source.labels, shard.long_text.answer)
     rows = source.batches([*shard.text_columns, LABELS])
     with (
         progress(f"tokenize: {shard.raw.stem}", source.rows) as step,

@@ -50,6 +50,7 @@ from tuneline.core.provenance import write_provenance
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.training_devices import TrainingSegment
+from tuneline.core.written_records import write_record
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.model.frozen_classifier import TrainedModel
@@ -238,7 +239,7 @@ def publish_measurements(
     metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
     if outcome.choice is not None:
         metrics |= outcome.choice.metrics
-    Metrics.of(metrics).write(METRICS / "train.json")
+    write_record(METRICS / "train.json", Metrics.of(metrics))
     clear_note()
 
 

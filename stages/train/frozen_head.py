@@ -21,7 +21,7 @@ from stages.train.model import build_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
-from tuneline.model.encoding import pair_separators
+from tuneline.model.encoded_columns import pair_separators
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.torch_outputs import compute_outputs

@@ -19,6 +19,7 @@ from tuneline.core.launch import check_launch
 from tuneline.core.records import Metrics
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import CLUSTER, SplitReader, write_numbers
+from tuneline.core.written_records import write_record
 from tuneline.params.loading import load_params
 from tuneline.paths import (
     BASE,
@@ -85,7 +86,7 @@ def main() -> dict[str, float]:
             write_checks(folder, results)  # after the files of rows, to which its page links
 
     stop_on_errors(results)
-    Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}).write(metrics)
+    write_record(metrics, Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}))
     return {"expectations": len(results.record.checks), "warnings": len(results.warnings)}
 
 

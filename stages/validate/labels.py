@@ -21,12 +21,13 @@ from tuneline.analysis.drift import Numbers
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.sampling import UNSPACED, read_sample, stratified_folds
 from tuneline.analysis.text import BOUNDARY, normalized
-from tuneline.core.tables import LABELS, UNLABELLED, SplitReader
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.metrics.stats import Interval, wilson_interval
 from tuneline.params import ValidateParams
 from tuneline.params.validate import Revealing
 from tuneline.tasks import Task
-from tuneline.tasks.task import Labels
+from tuneline.tasks.columns import labels_of
+from tuneline.tasks.task import UNLABELLED, Labels
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -171,7 +172,7 @@ def _sample(split: SplitReader, text_columns: list[str], classes: LabelBins) -> 
     """Return texts, one array for each column, and class ids of rows of a split with a valid label."""
     number = len(classes.names)
     table = read_sample(split, text_columns, number, SEED, max_rows=min(MAX_ROWS, MAX_SCORES // number))
-    labels = classes.task.labels_of(table[LABELS])
+    labels = labels_of(classes.task, table[LABELS])
     is_valid = classes.task.valid(labels)
     ids = classes.ids(labels)
     table = table.filter(pa.array(is_valid))

@@ -25,12 +25,13 @@ from tuneline.analysis.text import (
     unordered_row_keys,
     words,
 )
-from tuneline.core.tables import LABELS, UNLABELLED, SplitReader, read_table, write_table
+from tuneline.core.tables import LABELS, SplitReader, read_table, write_table
 from tuneline.engines import map_tasks
 from tuneline.params import RunParams
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
-from tuneline.tasks.task import Labels
+from tuneline.tasks.columns import labels_of
+from tuneline.tasks.task import UNLABELLED, Labels
 
 BOM = "\ufeff"
 """Byte order mark: the start of a file that was appended to another."""
@@ -129,7 +130,7 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
         "control_characters": control_characters,
         "broken_characters": broken,
         "visible_characters": visible,
-        LABELS: task.codes(task.labels_of(labels)),
+        LABELS: task.codes(labels_of(task, labels)),
         "beyond_ascii": beyond_ascii,
     }
     if len(text_columns) > 1:
@@ -182,7 +183,7 @@ class RawSplit:
     @property
     def labels(self) -> Labels:
         """Labels of shape ``(rows, *label_shape)``."""
-        return self.task.labels_of(self.source.read([LABELS])[LABELS])
+        return labels_of(self.task, self.source.read([LABELS])[LABELS])
 
     @property
     def label_codes(self) -> NDArray[Any]:
@@ -192,7 +193,7 @@ class RawSplit:
     def label_batches(self) -> Iterator[Labels]:
         """Yield the labels of a part of the rows at a time, of no rows if there are none."""
         for batch in read_batches(self.source, [LABELS]):
-            yield self.task.labels_of(batch[LABELS])
+            yield labels_of(self.task, batch[LABELS])
 
     @property
     def keys(self) -> Keys:

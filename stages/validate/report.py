@@ -19,6 +19,7 @@ from jinja2 import BaseLoader, ChoiceLoader, FileSystemLoader
 from stages.validate.checks import percent
 from stages.validate.expectations import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
+from tuneline.core.written_records import write_record
 from tuneline.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile
 from tuneline.reports.page import draw_histograms, style, template_environment
@@ -205,8 +206,8 @@ def write_checks(folder: Path, results: CheckResults) -> None:
     Expectations. Training depends on ``passed``, which is written if there is no error. Its content never
     changes, so that changed measurements on unchanged data do not cause a new training.
     """
-    results.record.write(folder / "checks.json")
-    results.profile.write(folder / "profile.json")
+    write_record(folder / "checks.json", results.record)
+    write_record(folder / "profile.json", results.profile)
     (folder / "data_docs").mkdir()
     view = OfflinePageView()
     for suite in results.suites:

@@ -33,15 +33,7 @@ from tuneline.analysis.drift import (
 )
 from tuneline.analysis.label_bins import bin_values, histograms, label_figures, largest_share
 from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
-from tuneline.core.tables import (
-    GROUP_COLUMN,
-    LABELS,
-    UNLABELLED,
-    SplitReader,
-    raw_schema,
-    read_numbers,
-    tokenized_schema,
-)
+from tuneline.core.tables import GROUP_COLUMN, LABELS, SplitReader, read_numbers
 from tuneline.engines import engine
 from tuneline.params import Params, TokenizeParams
 from tuneline.params.validate import DriftRule
@@ -49,7 +41,9 @@ from tuneline.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import phase
-from tuneline.tasks import TASKS, Task, read_task
+from tuneline.tasks import TASKS, Task
+from tuneline.tasks.schemas import raw_schema, read_task, tokenized_schema
+from tuneline.tasks.task import UNLABELLED
 
 WORDS = 500
 """Most common words of a split that its profile has."""

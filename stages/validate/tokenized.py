@@ -34,6 +34,7 @@ from tuneline.engines import map_tasks
 from tuneline.params import Params, RunParams, TokenizeParams
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
+from tuneline.tasks.columns import labels_of
 
 CONTINUATION = "##"
 """What WordPiece writes before a token that continues a word, if no token is before it."""
@@ -333,7 +334,7 @@ def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary, task: Task) -> 
         "mask_tokens": mask.lengths,
         "smallest_mask": mask.reduce(np.minimum, mask.values, 1),
         "largest_mask": mask.reduce(np.maximum, mask.values, 1),
-        LABELS: task.codes(task.labels_of(batch[LABELS])),
+        LABELS: task.codes(labels_of(task, batch[LABELS])),
     }
     if WINDOW_LENGTHS in batch.schema.names:
         windows = RaggedArray.of(batch[WINDOW_LENGTHS])

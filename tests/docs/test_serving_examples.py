@@ -40,8 +40,14 @@ def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_fact
 @pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
 def test_example_with_the_project_prints_a_class(tmp_path_factory, monkeypatch, capsys, columns):
     project = published_pipeline(tmp_path_factory, "classification", columns=columns)
-    names = run_example(project, monkeypatch, "TextClassifier.load")
+    names = run_example(project, monkeypatch, "model.task.names")
     assert capsys.readouterr().out.split()[0] in names["model"].task.names
+
+
+def test_three_lines_of_a_program_predict(tmp_path_factory, monkeypatch):
+    project = published_pipeline(tmp_path_factory, "classification", columns=("subject", "body"))
+    names = run_example(project, monkeypatch, "probabilities = TextClassifier")
+    np.testing.assert_allclose(names["probabilities"].sum(axis=1), [1])
 
 
 def test_examples_refuse_another_number_of_texts(tmp_path_factory, monkeypatch):

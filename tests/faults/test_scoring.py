@@ -103,7 +103,7 @@ def kill_prediction(when: Callable[[], bool]) -> None:
     while time.monotonic() < deadline:
         for process in psutil.Process().children(recursive=True) if when() else ():
             with contextlib.suppress(psutil.Error):
-                if "tuneline.cli.predict.jobs" in process.cmdline():
+                if "tuneline.predict.jobs" in process.cmdline():
                     process.kill()
                     return
         time.sleep(0.001)

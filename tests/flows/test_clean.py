@@ -19,6 +19,7 @@ from tests.flows.clean.conftest import Past
 from tests.flows.clean.test_cache import age_cache, is_cached
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import prefect_server, until
+from tuneline.core.written_records import write_record
 from tuneline.repository.git import lock_at
 from tuneline.runtime.locks import locked
 
@@ -93,9 +94,8 @@ def _write(path, content: bytes):
 def test_clock_that_is_months_ahead_removes_nothing_unless_a_person_says_that_it_is_right(cleaned, toy):
     Past(toy).run("old", 40)
     before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)
-    Cleaned(time=time.time() - 100 * DAY).write(
-        toy.state / CLEANED
-    )  # as far back as it is for a clock that is ahead
+    # as far back as it is for a clock that is ahead
+    write_record(toy.state / CLEANED, Cleaned(time=time.time() - 100 * DAY))
     for dry_run in (False, True):
         state = cleaned(dry_run=dry_run)
         assert state.type.value == "FAILED"

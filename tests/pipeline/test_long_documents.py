@@ -14,8 +14,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.params import write_params
 from tuneline.core.base_source import BaseSource
-from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.tables import write_table
+from tuneline.core.written_records import write_record
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -48,7 +50,7 @@ def write_documents(project: Path, place: str) -> None:
 def accuracy(project: Path, place: str, long_text: str) -> float:
     """Return the accuracy on validation of a model that was trained on such documents."""
     write_documents(project, place)
-    BaseSource(checkpoint=None, tokenizer=None).write(project / "models/base/source.json")
+    write_record(project / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))
     shutil.copytree(ROOT / "tests/conf/accelerate", project / "conf/accelerate")
     write_params(
         project,

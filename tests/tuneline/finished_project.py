@@ -17,7 +17,8 @@ from tests.project import GIT_IDENTITY
 from tests.records import export_record
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
-from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.tables import write_table
+from tuneline.core.written_records import write_record
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, split_metrics, spread_metrics
 from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging
@@ -26,6 +27,8 @@ from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import EvaluateParams
 from tuneline.predictions.files import PredictedLogits, write_predictions
 from tuneline.tasks import Task, task_with_names
+from tuneline.tasks.columns import column_of
+from tuneline.tasks.schemas import raw_schema
 
 PARAMS = {
     "seed": 42,
@@ -110,7 +113,7 @@ class FinishedProject:
             for name in self.params["data.text_columns"]
         }
         schema = raw_schema(self.params["data.text_columns"], self.task)
-        labels = self.task.column_of(self.labels)
+        labels = column_of(self.task, self.labels)
         table = pa.table({**columns, "labels": labels, "idx": np.arange(self.rows)}, schema=schema)
         (self.root / "data/raw").mkdir(parents=True, exist_ok=True)
         write_table(table, self.root / "data/raw/test.parquet")
@@ -128,7 +131,9 @@ class FinishedProject:
 
     def base(self, checkpoint: PretrainedSource | None) -> None:
         """Write the record of the base model."""
-        BaseSource(checkpoint=checkpoint, tokenizer=checkpoint).write(self.root / "models/base/source.json")
+        write_record(
+            self.root / "models/base/source.json", BaseSource(checkpoint=checkpoint, tokenizer=checkpoint)
+        )
 
     def evaluate(self, skill: float, seed: int) -> None:
         noise = np.random.default_rng(seed).normal(size=(self.rows, self.task.outputs))
@@ -289,7 +294,7 @@ class FinishedProject:
             "text_columns": self.params["data.text_columns"],
         }
         record = export_record({"fp32": {"metrics": {metric: 0.8}}}, **usage, split="test")
-        record.write(self.root / "models/onnx/export.json")
+        write_record(self.root / "models/onnx/export.json", record)
 
     def lock(self, seed: int) -> None:
         """Write ``dvc.lock``, and the outs to DVC's cache."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.dvc_files import init_dvc
 from tests.params import write_params
 from tests.project import GIT_IDENTITY
-from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.tables import write_table
 from tuneline.core.yaml_files import read_yaml
 from tuneline.experiments.in_progress import opened
 from tuneline.experiments.overrides import params_with
@@ -22,6 +22,7 @@ from tuneline.metrics.table import METRIC_TABLE
 from tuneline.predictions.files import write_predictions
 from tuneline.repository.worktrees import run_git
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema
 
 SCHEMA = Classification(("same", "different"))
 ROWS = 400

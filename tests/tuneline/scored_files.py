@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tuneline.cli.predict.writing import OutputColumns, ParquetWriter
 from tuneline.core.hashes import file_hash
 from tuneline.predict.scored import METADATA, ScoredRecord
+from tuneline.predict.writing import OutputColumns, ParquetWriter
 from tuneline.readers.inputs import Row
 from tuneline.tasks import task_with_names
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks.columns import staged_type
 
 
 @singledispatch
@@ -30,8 +31,8 @@ def _(_task: Classification, labels: pa.Array) -> pa.Array:
 def _(task: Multilabel, labels: pa.Array) -> pa.Array:
     """Return the labels of each row; the empty text where it has none."""
     is_empty = pc.equal(pc.list_value_length(labels), 0)
-    sets = pc.if_else(is_empty, pa.scalar([""], task.staged_type), labels)
-    return pc.fill_null(sets, pa.scalar([], task.staged_type))
+    sets = pc.if_else(is_empty, pa.scalar([""], staged_type(task)), labels)
+    return pc.fill_null(sets, pa.scalar([], staged_type(task)))
 
 
 @strata.register(Regression)

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from tuneline.analysis.sampling import read_sample
 from tuneline.core.tables import LABELS, SplitReader
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
-from tuneline.model.batches import TokenizedRows
-from tuneline.model.encoding import Encoder
+from tuneline.model.encoded_columns import Encoder, tokenized_rows
 from tuneline.model.long_text import Answer, LongText
 from tuneline.model.pair_features import cosine, pair_features
-from tuneline.model.tokenizer import load_tokenizer
+from tuneline.model.tokenizer import load_tokenizer, long_text_beside
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import phase
-from tuneline.tasks import Task, read_task
+from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of
+from tuneline.tasks.schemas import read_task
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,7 @@ class FrozenEncoder:
             model.to(device).eval(),
             load_tokenizer(tokenizer, str(tokenizer)),
             device,
-            LongText.beside(tokenizer),
+            long_text_beside(tokenizer),
         )
 
     @property
@@ -98,7 +99,7 @@ class FrozenEncoder:
         encoder = Encoder(self.tokenizer, max_length, pairs=False, long_text=self.long_text)
         # a vector is a mean, also where the maximum of the logits of a trained model is the answer
         answer: Answer | None = "mean" if self.long_text.windows is not None else None
-        rows = TokenizedRows.of_columns(encoder.columns(encoder.encode(list(texts))), answer)
+        rows = tokenized_rows(encoder.columns(encoder.encode(list(texts))), answer)
 
         # vectors
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
@@ -140,8 +141,8 @@ class FrozenBaselines:
         validation_inputs = encoder_inputs(encoder, _texts(validation))
 
         phase("linear models of frozen vectors")
-        train_labels = labels.array_of(train[LABELS])
-        validation_labels = labels.array_of(validation[LABELS])
+        train_labels = array_of(labels, train[LABELS])
+        validation_labels = array_of(labels, validation[LABELS])
         models = {}
         for name, train_features in train_inputs.items():
             # The features of a pair end with its cosine, which is weighted.

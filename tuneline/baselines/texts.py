@@ -27,6 +27,7 @@ from tuneline.linear.estimators import (
 from tuneline.linear.fitting import fit_linear_model
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of
 from tuneline.tasks.task import Labels
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class TfidfModel:
     def fit(cls, train: pa.Table, labels: Task) -> Self:
         """Train the baseline on rows as ``read_sample`` returns them."""
         columns = [train[name].to_pylist() for name in train.column_names if name != LABELS]
-        answers = labels.array_of(train[LABELS])
+        answers = array_of(labels, train[LABELS])
         vectorizer = _fit_vectorizer(columns, labels.outputs)
         if vectorizer is None or is_constant(answers):
             return cls(None, constant_prediction(labels, [answers]), answers.dtype)
@@ -179,7 +180,7 @@ Predict = Callable[[Sequence[Sequence[str]]], dict[str, NDArray[Any]]]
 
 def majority_model(train: SplitReader, labels: Task) -> Predict:
     """Return the model that predicts the most frequent class of the train split, or the mean number."""
-    batches = (labels.array_of(batch[LABELS]) for batch in train.batches([LABELS]))
+    batches = (array_of(labels, batch[LABELS]) for batch in train.batches([LABELS]))
     constant = constant_prediction(labels, batches)
     return lambda texts: {"majority": repeated(constant, len(texts[0]))}
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from tuneline.columns.parts import LONGEST_LABEL, MOST_LABELS
 from tuneline.columns.reading import LEAST_FIT, Column, LabelReading
 from tuneline.columns.sets import ALLOWED, PROVED, SET_TASK
-from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_sets import INDICATORS
 from tuneline.runtime.wording import listed
+from tuneline.tasks.task import UNLABELLED
 
 CLEAR_COLUMNS = 3
 """Columns of 0 and 1 from which they are labels: two can be a label and a property of the text."""

@@ -16,6 +16,7 @@ from tuneline.core.pipeline_code import CODE, ROOT, code_hash
 from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import OMITTED, Record
 from tuneline.core.training_devices import DevicesUsed
+from tuneline.core.written_records import write_record
 from tuneline.core.yaml_files import read_yaml
 from tuneline.paths import PARAMS, PROVENANCE
 from tuneline.runtime.errors import StageError
@@ -69,7 +70,7 @@ def write_provenance(
 ) -> None:
     """Write ``reports/provenance/STAGE.json``; the arguments are those of ``stage_provenance``."""
     provenance = stage_provenance(stage, libraries, devices=devices, corrections=corrections)
-    provenance.write(provenance_file(stage))
+    write_record(provenance_file(stage), provenance)
 
 
 def provenance_file(stage: str) -> Path:

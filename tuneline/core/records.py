@@ -1,4 +1,7 @@
-"""Base class of hand-over files: one pydantic model writes a JSON file and reads it back."""
+"""Base class of hand-over files: one pydantic model says what a JSON file has, and reads it.
+
+``tuneline.core.written_records`` writes it, which a program that only predicts never does.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
-from tuneline.runtime.atomic_files import write_json
 from tuneline.runtime.errors import DataError
 
 DIGITS = 6
@@ -52,10 +54,6 @@ class Record(BaseModel):
 
     written_by: ClassVar[str] = ""
     """The stage that writes the file, for messages."""
-
-    def write(self, path: Path) -> None:
-        """Write the file atomically."""
-        write_json(path, self.model_dump(mode="json"))
 
     @classmethod
     def read(cls, path: Path, hint: str | None = None) -> Self:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from tuneline.core.outs_key import outs_key
 from tuneline.core.records import Timing
+from tuneline.core.written_records import write_record
 from tuneline.paths import TIMING
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import StageError
@@ -27,7 +28,7 @@ Measurements = Mapping[str, float]
 def run_stage(
     name: str,
     main: Callable[[], Measurements | None],
-    write_record: Callable[[], None] | None = None,
+    write_provenance: Callable[[], None] | None = None,
 ) -> NoReturn:
     """Run a stage and exit the process: status 0, the status of a ``StageError``, or 130 after an interrupt.
 
@@ -35,8 +36,8 @@ def run_stage(
         name: Name of the stage. Its timing is written to ``reports/timing/NAME.json``.
         main: Does the stage's work. It may return measurements (such as rows per second), which are added to
             the timing.
-        write_record: For a stage whose provenance is an out: writes it, after ``main``, in one process of a
-            distributed stage.
+        write_provenance: For a stage whose provenance is an out: writes it, after ``main``, in one process of
+            a distributed stage.
     """
     started = time.perf_counter()
     try:
@@ -44,8 +45,8 @@ def run_stage(
             measurements = main()
             # One process of a distributed stage writes. Under mpirun, accelerate sets RANK in main.
             writes_records = int(os.environ.get("RANK", "0")) == 0
-            if write_record is not None and writes_records:
-                write_record()
+            if write_provenance is not None and writes_records:
+                write_provenance()
             if writes_records:
                 write_timing(name, time.perf_counter() - started, measurements or {})
     except StageError as error:
@@ -81,7 +82,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     The file is not a DVC out, because it differs between runs on the same inputs.
     """
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
-    Timing.model_validate({"outs": outs_key(name, Path()), **timing}).write(TIMING / f"{name}.json")
+    write_record(TIMING / f"{name}.json", Timing.model_validate({"outs": outs_key(name, Path()), **timing}))
     values = ", ".join(f"{key} {value:,.6g}" for key, value in timing.items())
     say(f"{name}: {values}")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,6 @@ from tuneline.runtime.errors import DataError, StageError
 LABELS = "labels"
 WINDOW_LENGTHS = "window_lengths"
 """Tokens of each window of a row; ``data/tokenized/`` has it if long texts are divided into windows."""
-UNLABELLED = -1
-"""Label of all rows of a split that was published without labels (GLUE's test splits)."""
 GROUP_COLUMN = "group"
 """Column of ``reports/download/groups/*.parquet``."""
 CLUSTER = "cluster"
@@ -40,18 +38,6 @@ ANSWER = b"tuneline_answer"
 """Key in the metadata of a tokenized split: how the windows of a row give one answer."""
 FEATURES = b"huggingface"
 """Key in the metadata of a schema of what the datasets library stores."""
-
-
-class LabelKind(Protocol):
-    """What a column of labels or predictions holds: a task says it (``tuneline/tasks``)."""
-
-    @property
-    def label_type(self) -> pa.DataType:
-        """Arrow type of the column."""
-
-    @property
-    def label_feature(self) -> dict[str, Any]:
-        """What the datasets library stores about the column."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +68,6 @@ class StoredLabels:
         return cls(schema.field(column).type, feature)
 
 
-def raw_schema(text_columns: Sequence[str], task: LabelKind) -> pa.Schema:
-    """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
-    fields = [pa.field(name, pa.string()) for name in text_columns]
-    fields += [pa.field(LABELS, task.label_type), pa.field("idx", pa.int64(), nullable=False)]
-    return with_features(fields, task)
-
-
 def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> None:
     """Check that a raw split has the text columns that params.yaml names by now."""
     present = split.schema.names[:-2]
@@ -99,7 +78,9 @@ def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> Non
         raise DataError(problem, "Run `dvc repro`, or correct data.text_columns.")
 
 
-def tokenized_schema(token_type_ids: bool, task: LabelKind, answer: str | None = None) -> pa.Schema:
+def tokenized_split_schema(
+    token_type_ids: bool, labels: StoredLabels, answer: str | None = None
+) -> pa.Schema:
     """Return the schema of ``data/tokenized/*.parquet``: unpadded lists of model inputs, and ``labels``.
 
     With an ``answer``, rows are divided into windows: the lists have the windows of a row, one after the
@@ -113,8 +94,8 @@ def tokenized_schema(token_type_ids: bool, task: LabelKind, answer: str | None =
         fields.append(pa.field("token_type_ids", pa.list_(pa.int8())))
     if answer is not None:
         fields.append(pa.field(WINDOW_LENGTHS, pa.list_(pa.int32())))
-    fields.append(pa.field(LABELS, task.label_type))
-    schema = with_features(fields, task)
+    fields.append(pa.field(LABELS, labels.label_type))
+    schema = with_features(fields, labels)
     if answer is not None:
         schema = schema.with_metadata({**schema.metadata, ANSWER: answer.encode()})
     return schema
@@ -143,19 +124,19 @@ def failing_rows_schema(text_columns: Sequence[str], pairs: bool) -> pa.Schema:
 
 
 def with_features(
-    fields: list[pa.Field], task: LabelKind, label_columns: Sequence[str] = (LABELS,)
+    fields: list[pa.Field], labels: StoredLabels, label_columns: Sequence[str] = (LABELS,)
 ) -> pa.Schema:
     """Return a schema that says what each column is, as the datasets library stores it.
 
     Args:
         fields: The columns.
-        task: What the ``label_columns`` hold.
+        labels: What the ``label_columns`` hold.
         label_columns: Names of the columns of labels or predictions.
     """
     features: dict[str, dict[str, Any]] = {}
     for field in fields:
         if field.name in label_columns:
-            features[field.name] = task.label_feature
+            features[field.name] = labels.label_feature
         elif pa.types.is_list(field.type):
             features[field.name] = {"feature": _value(field.type.value_type), "_type": "List"}
         else:

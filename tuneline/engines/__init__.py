@@ -8,9 +8,7 @@ are the same wherever, in whatever order, and however often a task is run.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeVar
-
-from tuneline.params.train import RunParams
+from typing import Literal, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,8 +25,16 @@ class EngineOptions:
     workers: int | None = None
 
 
-EngineChoice = RunParams | EngineOptions
-"""Engine and number of workers."""
+class EngineChoice(Protocol):
+    """Engine and number of workers: ``EngineOptions``, or the section ``run`` of ``params.yaml``."""
+
+    @property
+    def engine(self) -> Literal["local", "ray"]:
+        """Where the work is done."""
+
+    @property
+    def workers(self) -> int | None:
+        """Number of tasks at a time on Ray."""
 
 
 @contextmanager

@@ -46,8 +46,10 @@ from tuneline.runtime.errors import DataError, StageError
 from tuneline.runtime.locks import BusyError, locked
 from tuneline.runtime.processes import PARENT, ending, start
 from tuneline.runtime.terminal import progress, say
-from tuneline.tasks import Task, read_task
+from tuneline.tasks import Task
+from tuneline.tasks.columns import labels_of
 from tuneline.tasks.multilabel import HALF
+from tuneline.tasks.schemas import read_task
 from tuneline.words.label_texts import exact_text, label_text
 from tuneline.words.titles import title_of
 
@@ -90,7 +92,7 @@ class LabelledRows:
             check_text_columns(raw, data.text_columns)
 
             table = raw.read([*data.text_columns, LABELS])
-            values = schema.labels_of(table[LABELS])
+            values = labels_of(schema, table[LABELS])
             labelled = np.flatnonzero(~schema.unlabelled(values))
             tables.append(table.select(list(data.text_columns)).take(pa.array(labelled)))
             labels.append(values[labelled])
@@ -282,7 +284,7 @@ def _read_all(folder: Path, rows: LabelledRows) -> pa.Table:
         numbers = rows.numbers[is_of_split]
         labels = rows.labels[is_of_split]
         has_rows = len(table) > numbers.max(initial=-1)
-        if not has_rows or not np.array_equal(rows.schema.labels_of(table[LABELS])[numbers], labels):
+        if not has_rows or not np.array_equal(labels_of(rows.schema, table[LABELS])[numbers], labels):
             raise DataError(
                 f"{reader.name} does not have the rows and labels of {RAW}.", "Run `dvc repro tokenize`."
             )

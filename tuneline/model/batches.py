@@ -1,18 +1,16 @@
 """Tokenized rows and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.core.tables import WINDOW_LENGTHS
 from tuneline.model.answers import document_values
 from tuneline.model.long_text import Answer
 from tuneline.model.row_offsets import joined_ranges, row_offsets
-
-_IDS = "input_ids"
 
 
 @dataclass(frozen=True)
@@ -64,21 +62,6 @@ class TokenizedRows:
     values: Mapping[str, NDArray[np.integer]]
     offsets: NDArray[np.int64]
     windows: RowWindows | None = field(default=None, kw_only=True)
-
-    @classmethod
-    def of_columns(cls, columns: Mapping[str, pa.ListArray], answer: Answer | None) -> "TokenizedRows":
-        """Return the rows in columns as an ``Encoder`` makes them."""
-        offsets = columns[_IDS].offsets.to_numpy().astype(np.int64)
-        values = {}
-        for name, column in columns.items():
-            if name != WINDOW_LENGTHS:
-                values[name] = column.values.to_numpy()
-        windows = None
-        if answer is not None:
-            window_lengths = columns[WINDOW_LENGTHS]
-            first = window_lengths.offsets.to_numpy().astype(np.int64)
-            windows = RowWindows(first, row_offsets(window_lengths.values.to_numpy()), answer)
-        return TokenizedRows(values, offsets, windows=windows)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -236,18 +219,27 @@ def compute_by_length(
     Returns:
         ``out``, with the outputs in the order of the rows.
     """
-    from tqdm import tqdm
-
     computed = np.zeros(len(lengths), dtype=np.int8)
-    disabled = None if title else True  # None: disabled unless standard error is a terminal
-    with tqdm(total=len(lengths), desc=title, unit="row", disable=disabled) as bar:
+    with _row_bar(len(lengths), title) as advance:
         for rows in length_sorted_batches(lengths, batch_size, windows):
             out[rows] = compute(rows)
             computed[rows] += 1
-            bar.update(len(rows))
+            advance(len(rows))
 
     # Metrics of a row that was skipped, or counted twice, would be wrong without any sign of it.
     wrong = np.count_nonzero(computed != 1)
     if wrong:
         raise AssertionError(f"{wrong} rows of {len(lengths)} were not computed exactly once")
     return out
+
+
+@contextmanager
+def _row_bar(total: int, title: str | None) -> Iterator[Callable[[int], Any]]:
+    """Show the progress of rows with a title, if standard error is a terminal; yield what adds to it."""
+    if title is None:
+        yield lambda _rows: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=title, unit="row", disable=None) as bar:
+        yield bar.update

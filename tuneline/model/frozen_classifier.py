@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from tuneline.model.encoding import pair_separators
+from tuneline.model.encoded_columns import pair_separators
 from tuneline.model.pair_features import pair_features, pair_width
 from tuneline.runtime.errors import ParamsError
 

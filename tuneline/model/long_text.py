@@ -6,11 +6,9 @@ whoever has the tokenizer of a model treats long texts as in its training.
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from tuneline.core.records import OMITTED, Record
-from tuneline.core.tokenizer_files import LONG_TEXT_JSON
 from tuneline.runtime.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,11 +52,6 @@ class LongText(Record):
             windows = WindowsRecord(**params.windows.model_dump())
             return cls(long_text="windows", windows=windows)
         return cls()
-
-    @classmethod
-    def beside(cls, tokenizer: Path) -> Self:
-        """Read it from the folder of a tokenizer; without a file, long rows are truncated."""
-        return cls.read_if_exists(tokenizer / LONG_TEXT_JSON) or cls()
 
     @property
     def is_truncated(self) -> bool:

@@ -30,7 +30,9 @@ from tuneline.model.row_offsets import joined_ranges, row_offsets
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.locks import locked
 from tuneline.runtime.terminal import progress
-from tuneline.tasks import Task, read_task
+from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of
+from tuneline.tasks.schemas import read_task
 from tuneline.tasks.task import Labels
 
 VERSION = 1
@@ -174,7 +176,7 @@ def _write(path: Path, key: str, rows: SplitReader) -> None:
             else:
                 longest = max(longest, int(lengths.max()))
             arrays[_OFFSETS].append(np.cumsum(lengths, dtype=np.int64) + arrays[_IDS].size, file)
-            arrays[LABELS].append(task.array_of(batch[LABELS]), file)
+            arrays[LABELS].append(array_of(task, batch[LABELS]), file)
             for name in inputs:
                 arrays[name].append(numpy_values(batch[name].flatten()), file)
             step.advance(len(batch))

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG, TOKENIZER_JSON
+from tuneline.core.written_records import write_record
 from tuneline.model.architectures import token_limit
+from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer_conversion import convert, converted_class
 from tuneline.model.tokenizer_settings import TokenizerSettings, find_class
 from tuneline.runtime.errors import ParamsError
@@ -21,8 +23,6 @@ from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    from tuneline.model.long_text import LongText
 
 PYTHON_STEPS = {"RoFormerTokenizer": "it divides Chinese with jieba"}
 """Fast tokenizers that compute a part in Python, which no ``tokenizer.json`` has."""
@@ -132,7 +132,7 @@ def _with_settings(
 
 
 def save_tokenizer(
-    tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path, long_text: "LongText | None" = None
+    tokenizer: "PreTrainedTokenizerFast", max_length: int, folder: Path, long_text: LongText | None = None
 ) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, which other programs load with the same tokens.
 
@@ -164,7 +164,12 @@ def save_tokenizer(
     text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
     (folder / TOKENIZER_CONFIG).write_text(text + "\n", encoding="utf-8")
     if long_text is not None and not long_text.is_truncated:
-        long_text.write(folder / LONG_TEXT_JSON)
+        write_record(folder / LONG_TEXT_JSON, long_text)
+
+
+def long_text_beside(folder: Path) -> LongText:
+    """Return what becomes of long texts, from the folder of a tokenizer: without a file, truncation."""
+    return LongText.read_if_exists(folder / LONG_TEXT_JSON) or LongText()
 
 
 def checkpoint_limit(folder: Path) -> int | None:

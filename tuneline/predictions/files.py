@@ -27,7 +27,9 @@ from tuneline.core.tables import (
 from tuneline.paths import CLUSTERS, split_file
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
-from tuneline.tasks import Task, read_task
+from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of, column_of, label_type
+from tuneline.tasks.schemas import read_task, stored_as
 from tuneline.tasks.task import Labels, Logits
 
 ClusterIds = NDArray[Any]
@@ -98,13 +100,13 @@ def predictions_schema(task: Task, clustered: bool = False) -> pa.Schema:
     """
     fields = [
         pa.field(ROW, pa.int64()),
-        pa.field("label", task.label_type),
+        pa.field("label", label_type(task)),
         pa.field("logits", pa.list_(pa.float32())),
-        pa.field("prediction", task.label_type),
+        pa.field("prediction", label_type(task)),
     ]
     if clustered:
         fields.append(pa.field(CLUSTER, pa.int32()))
-    return with_features(fields, task, ("label", "prediction"))
+    return with_features(fields, stored_as(task), ("label", "prediction"))
 
 
 def write_predictions(
@@ -132,12 +134,12 @@ def write_predictions(
         lists = pa.FixedSizeListArray.from_arrays(numbers, batch_logits.shape[1]).cast(pa.list_(pa.float32()))
 
         rows = pa.array(np.arange(start, start + len(batch_labels)))
-        label_column = task.column_of(batch_labels)
+        label_column = column_of(task, batch_labels)
         if predictions is None:
             batch_predictions = task.predictions(batch_logits)
         else:
             batch_predictions = predictions[start:][:ROW_GROUP]
-        columns = [rows, label_column, lists, task.column_of(batch_predictions)]
+        columns = [rows, label_column, lists, column_of(task, batch_predictions)]
         if clusters is not None:
             columns.append(pa.array(clusters[start:][:ROW_GROUP]))
         return pa.record_batch(columns, schema=schema)
@@ -163,7 +165,7 @@ def read_predictions(path: Path, rows: int | None = None) -> Predictions:
             the split; without ``rows``, for as many as it has.
     """
     columns = _read_columns(path, "prediction", rows)
-    values = columns.task.array_of(columns.table["prediction"])
+    values = array_of(columns.task, columns.table["prediction"])
     return Predictions(columns.labels, values, columns.task, columns.clusters)
 
 
@@ -191,7 +193,7 @@ class _Columns:
 
     @property
     def labels(self) -> Labels:
-        return self.task.array_of(self.table["label"])
+        return array_of(self.task, self.table["label"])
 
     @property
     def clusters(self) -> ClusterIds | None:
@@ -241,10 +243,10 @@ def write_baselines(
         models: Names of the models, in the order of the columns.
         batches: Predictions of the next rows by the name of the model, each ``(rows, *label_shape)``.
     """
-    schema = with_features([pa.field(name, task.label_type) for name in models], task, models)
+    schema = with_features([pa.field(name, label_type(task)) for name in models], stored_as(task), models)
 
     def batch(predictions: Mapping[str, Labels]) -> pa.RecordBatch:
-        return pa.record_batch([task.column_of(predictions[name]) for name in models], schema=schema)
+        return pa.record_batch([column_of(task, predictions[name]) for name in models], schema=schema)
 
     write_batches(path, schema, map(batch, batches))
 
@@ -262,4 +264,4 @@ def read_baselines(path: Path, rows: int, task: Task) -> dict[str, Labels]:
             f"{path} has {len(table):,} rows, and the reported split has {rows:,}.",
             "Run `dvc repro baseline`.",
         )
-    return {name: task.array_of(table[name]) for name in table.column_names}
+    return {name: array_of(task, table[name]) for name in table.column_names}

@@ -4,8 +4,8 @@ A new format is a module with a ``Format`` and a ``Table``, and an entry in ``FO
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tuneline.params.data import FilesParams
 from tuneline.readers.delimited import CSV, TSV
 from tuneline.readers.fasttext import FASTTEXT
 from tuneline.readers.files import DataFile
@@ -14,6 +14,9 @@ from tuneline.readers.parquet import PARQUET
 from tuneline.readers.rows import PARAMETERS, Limits
 from tuneline.readers.tables import Format, Input
 from tuneline.runtime.errors import DataError
+
+if TYPE_CHECKING:
+    from tuneline.params.data import FilesParams
 
 FORMATS: dict[str, Format] = {each.name: each for each in (CSV, TSV, JSONL, PARQUET, FASTTEXT)}
 """The formats by name."""
@@ -51,7 +54,7 @@ def format_of(path: DataFile | None, option: str) -> Format:
     return FORMAT_OF_SUFFIX[suffix]
 
 
-def data_input(path: Path, files: FilesParams) -> Input:
+def data_input(path: Path, files: "FilesParams") -> Input:
     """Return a file of training data, as ``data.files`` describes it."""
     layout = format_of(path, "data.files").usual.of_data(files)
     limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)

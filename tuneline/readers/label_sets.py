@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.core.tables import UNLABELLED
 from tuneline.params.data import LabelSetsParams
 from tuneline.readers.bad_values import BadValues
 from tuneline.readers.label_columns import (
@@ -33,6 +32,7 @@ from tuneline.readers.rows import json_type, text_problem
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
+from tuneline.tasks.task import UNLABELLED
 
 NAME_SETS = pa.list_(pa.string())
 """Arrow type of sets of names."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.core.tables import UNLABELLED
 from tuneline.readers.rows import json_type
+from tuneline.tasks.task import UNLABELLED
 
 LARGEST = float(np.finfo(np.float32).max)
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0+")

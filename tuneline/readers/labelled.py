@@ -20,7 +20,10 @@ from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, te
 from tuneline.readers.tables import FileTable, ValueBatch
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Task
+from tuneline.tasks.columns import staged_type
 
+UNNAMED_CLASSES = Classification(())
+"""The task of classes that are not known yet."""
 LABEL = "label"
 POSITION = "position"
 
@@ -32,7 +35,7 @@ class LabelledColumns:
     Attributes:
         texts: One or two names; none for late labels, which have ids instead of texts.
         label: Name of the label column; only what messages call the labels, if ``sets`` names their columns.
-        kind: The kind of task, which says what labels are.
+        task: The task, which says what labels are; its classes need not be known.
         others: Further columns, which are read as text: for each, the parameter that names it.
         optional: Columns that the file need not have; ``label`` stands for all columns of the label.
         sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise
@@ -43,7 +46,7 @@ class LabelledColumns:
 
     texts: tuple[str, ...]
     label: str
-    kind: type[Task] = Classification
+    task: Task = UNNAMED_CLASSES
     others: Mapping[str, str] = field(default_factory=dict)
     optional: Collection[str] = ()
     sparse: bool = False
@@ -129,7 +132,7 @@ class LabelledColumns:
         """
         fields = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.texts))]
         fields += [pa.field(f"other_{index}", pa.string()) for index in range(len(self.others))]
-        fields.append(pa.field(LABEL, self.kind.staged_type))
+        fields.append(pa.field(LABEL, staged_type(self.task)))
         fields.append(pa.field(POSITION, pa.int64(), nullable=False))
         return pa.schema(fields)
 
@@ -153,7 +156,7 @@ _LABEL_READERS: Mapping[pa.DataType, Callable[[LabelFormat], LabelReader]] = {
     NumberColumn.label_type: NumberColumn,
     NAME_SETS: open_label_sets,
 }
-"""What values mean, by the type that a task has them in: ``Task.staged_type``."""
+"""What values mean, by the type that a task has them in: ``staged_type``."""
 
 
 class _Converter:
@@ -165,7 +168,7 @@ class _Converter:
         self._columns = columns
         self._bad = bad
         written = LabelFormat(bad.name, columns.label, declared, numbers, columns.sets)
-        self._labels = _LABEL_READERS[columns.kind.staged_type](written)
+        self._labels = _LABEL_READERS[staged_type(columns.task)](written)
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
         """Return a batch of ``LabelledColumns.schema``, without the rows that cannot be used."""
@@ -189,7 +192,7 @@ class _Converter:
         if columns.label_columns[0] in batch.columns:
             arrays.append(self._labels.read(batch, bad))
         else:
-            arrays.append(pa.nulls(rows, columns.kind.staged_type))
+            arrays.append(pa.nulls(rows, staged_type(columns.task)))
         arrays.append(pa.array(batch.positions, pa.int64()))
         return bad.without(pa.record_batch(arrays, schema=columns.schema))
 

@@ -9,16 +9,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
 
 from tuneline.core.tables import ROW_GROUP
-from tuneline.params.data import FilesParams
 from tuneline.readers.files import DataFile
 from tuneline.readers.label_values import NumberFormat
 from tuneline.readers.rows import DEFAULT_LIMITS, BadRows, Limits, OptionNames, RowProblem
 from tuneline.readers.text import TextLines, open_text
+
+if TYPE_CHECKING:
+    from tuneline.params.data import FilesParams
 
 COMMAND_OPTIONS = OptionNames(
     "--delimiter",
@@ -121,7 +123,7 @@ class Layout:
                 changes[name] = value
         return replace(self, **changes)
 
-    def of_data(self, files: FilesParams) -> Self:
+    def of_data(self, files: "FilesParams") -> Self:
         """Return the layout of training data of this format, as ``data.files`` describes it."""
         return self.told(files.model_dump(exclude=LIMIT_NAMES))
 

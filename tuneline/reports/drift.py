@@ -28,6 +28,7 @@ from tuneline.analysis.label_bins import bin_values, histograms
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.reports.checks import Profile
 from tuneline.settings import DriftLimits
+from tuneline.tasks.columns import encoded_predictions
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
     if labels is None:
         return np.zeros(0, dtype=np.int64)
     task = profile.task
-    values = task.encoded(pa.chunked_array([predicted]))
+    values = encoded_predictions(task, pa.chunked_array([predicted]))
     return bin_counts(bin_values(task, values[task.valid(values)]), np.array(labels.edges))
 
 

@@ -8,7 +8,6 @@ therefore not in the out ``models/classifier``, whose hash DVC records when trai
 together with that folder.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -24,9 +23,8 @@ from tuneline.core.outs_key import outs_key
 from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Record, Timing
 from tuneline.core.tables import SplitReader, split_files
-from tuneline.evaluation.keys import custom_metrics
+from tuneline.core.written_records import write_record
 from tuneline.evaluation.records import Behaviour, Slices
-from tuneline.evaluation.table import ALL_METRICS
 from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
@@ -43,7 +41,6 @@ from tuneline.paths import (
     TOKENIZED,
 )
 from tuneline.reports.checks import Checks
-from tuneline.reports.page import template_environment
 from tuneline.repository.dvc import Lock, read_lock
 from tuneline.repository.git import (
     CLASSIFIER_PATH,
@@ -59,7 +56,6 @@ from tuneline.repository.git import (
 from tuneline.results import latency
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
-from tuneline.results.largest_errors import errors_title
 from tuneline.results.predictions import (
     ClassMetrics,
     Confusion,
@@ -70,21 +66,20 @@ from tuneline.results.predictions import (
     headline,
     largest_errors,
 )
+from tuneline.results.rendering import metric_names, page_templates, render_report, tiles_of
 from tuneline.results.task_words import curves_note
 from tuneline.results.verdict.facts import RunFacts, is_frozen
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.runtime.terminal import say, visible
 from tuneline.tasks import Classification, Task, unnamed_task
-from tuneline.words.titles import AGREEMENT_TITLES, HUB_NAMES, title_of
+from tuneline.words.titles import HUB_NAMES
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
-    from jinja2 import Environment
 
 PAGE = Path("reports/index.html")
 CARD = Path("reports/model_card.md")
-TEMPLATES = Path(__file__).parent / "templates"
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER_PATH, "models/onnx")
 LATENCY_FILE = TIMING / "latency.json"
 BATCH_SIZES = (1, 32)
@@ -131,7 +126,7 @@ def measure_latencies(root: Path, split: str) -> Latencies | None:
         ]
 
     latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
-    latencies.write(root / LATENCY_FILE)
+    write_record(root / LATENCY_FILE, latencies)
     return latencies
 
 
@@ -330,32 +325,6 @@ class Report:
         return tiles_of(self.metrics, self.headline.name, before)
 
 
-def metric_names(metrics: Mapping[str, float]) -> list[str]:
-    """Return the names of a model's metrics: first of the metric table, then of ``evaluate.metrics``."""
-    return [name for name in ALL_METRICS if name in metrics] + custom_metrics(metrics)
-
-
-def tiles_of(
-    metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]
-) -> list[tuple[str, str, float | None]]:
-    """Return title, value and change of every metric but the headline.
-
-    The change since an earlier result is ``None`` if there is no such result, or no change.
-    """
-    tiles = []
-    for name in metric_names(metrics):
-        if name != headline:
-            change = _change(metrics[name], before.get(name))
-            tiles.append((title_of(name), f"{metrics[name]:.3f}", change))
-    return tiles
-
-
-def _change(current: float, previous: float | None) -> float | None:
-    if previous is None or abs(current - previous) < 0.0005:  # 0.000 with the digits of a tile
-        return None
-    return current - previous
-
-
 def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
     """Read everything that the report shows.
 
@@ -443,50 +412,13 @@ def write_report(root: Path, report: Report) -> None:
         say(f"! {report.outdated}")
 
 
-def render_report(report: Any, template: str = "page.html.j2") -> str:
-    """Return the page of a report, or of something like it, as HTML."""
-    return _templates().get_template(template).render(report=report)
-
-
-def _templates() -> "Environment":
-    templates = template_environment(TEMPLATES)
-    templates.globals["agreement_titles"] = AGREEMENT_TITLES
-    templates.filters |= {
-        "signed": signed,
-        "title_of": title_of,
-        "errors_title": errors_title,
-        "digest": _digest,
-        "md": escape,
-    }
-    return templates
-
-
-def _digest(values: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:12]
-
-
-def signed(value: float, digits: int = 3) -> str:
-    """Format a difference with its sign, a typographic minus, and no sign if it rounds to zero."""
-    text = f"{value:+.{digits}f}"
-    # "+0.000" or "-0.000" would claim a direction.
-    if float(text) == 0:
-        return text[1:]
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
 def render_card(report: Report) -> str:
     """Return the model card: metadata, then Markdown."""
     columns = " and ".join(report.params.get("data.text_columns") or ["a text"])
     # Escaping of HTML would damage Markdown: in its template every text goes through ``md``.
-    templates = _templates().overlay(autoescape=False)
+    templates = page_templates().overlay(autoescape=False)
     body = templates.get_template("model_card.md.j2").render(report=report, columns=columns)
     return metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
-
-
-def escape(value: Any) -> str:
-    """Escape text so that Markdown shows it literally, in a paragraph or a table."""
-    text = " ".join(str(value).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|~$#])", r"\\\1", text)
 
 
 def metadata(report: Report) -> str:

@@ -4,6 +4,8 @@ They end a stage without a traceback.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 PERMANENT = os.EX_CONFIG
@@ -77,3 +79,18 @@ class DiskError(StageError):
     """
 
     device: int | None = None
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn a ``DataError`` into an ``InputError``, whose exit status says that the input is invalid.
+
+    For blocks that read nothing but the input: there the model is loaded, and the writer raises
+    ``StageError``.
+    """
+    try:
+        yield
+    except UnreadableError:
+        raise
+    except DataError as error:
+        raise InputError(error.problem, error.hint) from None

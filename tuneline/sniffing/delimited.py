@@ -98,6 +98,10 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
             for escape in escapes:
                 other = replace(usual, delimiter=character, quoting="standard", quote=quote, escape=escape)
                 candidates.append(other)
+
+    # Of layouts that fit equally well, quotes that enclose cells are likelier than literal ones. Without a
+    # header, texts that all have one comma look like two columns, whatever really divides the cells.
+    candidates.sort(key=lambda layout: layout.quoting == "literal" and layout.delimiter != "\t")
     return candidates
 
 

@@ -26,6 +26,7 @@ import psutil
 from tuneline.core.launch import find_devices
 from tuneline.core.machine import threads
 from tuneline.core.records import Metrics
+from tuneline.core.written_records import write_record
 from tuneline.core.yaml_files import read_yaml
 from tuneline.experiments.in_progress import Experiment, opened
 from tuneline.experiments.overrides import check_key, params_with, with_alternatives
@@ -139,7 +140,7 @@ def _train_trials(
             for worker in range(workers)
         ]
         record = on_same_inputs(trees[0], record)
-        record.write(folder / "record.json")
+        write_record(folder / "record.json", record)
 
         trials = len(record.trials) or sweep.trials
         say(f"sweep: {name}: {trials} trials; first, the stages before {TRAIN_STAGE!r}, once")
@@ -375,7 +376,7 @@ class SweepWorkers:
 
     def _write(self, record: SweepRecord) -> None:
         self.record = record
-        record.write(self.folder / "record.json")
+        write_record(self.folder / "record.json", record)
 
     def train(self, worker: int, task: TrainingTask) -> Trial | None:
         """Do a task, and return the trial as it is then; ``None`` if this process is being stopped.

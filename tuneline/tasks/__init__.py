@@ -8,7 +8,6 @@ from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.reading import (
     TASKS,
-    read_task,
     recorded_kind,
     register,
     task_with_names,
@@ -25,7 +24,6 @@ __all__ = [
     "Multilabel",
     "Regression",
     "Task",
-    "read_task",
     "recorded_kind",
     "register",
     "task_with_names",

@@ -1,22 +1,15 @@
 """Classification: one class of several for each row."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.tables import UNLABELLED
 from tuneline.core.task_kinds import MetricKind
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import probabilities
-from tuneline.tasks.task import Labels, Logits, Task
-
-UNKNOWN = -2
-"""Id of a class that a person wrote and that the task does not have; -1 is the id of a missing label."""
+from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
 
 
 @dataclass(frozen=True)
@@ -32,36 +25,10 @@ class Classification(NamedClasses):
     kind: ClassVar[str] = "classification"
     metric_kind: ClassVar[MetricKind] = "classification"
     prediction_column: ClassVar[str] = "label"
-    staged_type: ClassVar[pa.DataType] = pa.string()
     one_class: ClassVar[bool] = True
+    label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
 
-    # How labels are read and stored.
-
-    @classmethod
-    def observed(cls, labels: pa.Array) -> set[Any]:
-        """Return the classes that occur in a column."""
-        return set(pc.unique(labels.drop_null()).to_pylist())
-
-    @property
-    def label_type(self) -> pa.DataType:
-        """Class ids."""
-        return pa.int64()
-
-    @property
-    def label_feature(self) -> dict[str, Any]:
-        """A class label with its names."""
-        return {"names": list(self.names), "_type": "ClassLabel"}
-
-    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
-        """Return the ids of the classes."""
-        ids = pc.index_in(labels, value_set=pa.array(written, pa.string()))
-        return pc.if_else(pc.is_null(labels), None, pc.fill_null(ids, UNLABELLED)).cast(self.label_type)
-
-    def parsed(self, texts: pa.ChunkedArray) -> Labels:
-        """Return the ids of class names, -2 for an unknown one."""
-        # An invalid class has its own id, because -1 is a missing label.
-        ids = pc.fill_null(pc.index_in(texts, value_set=pa.array(self.names, pa.string())), UNKNOWN)
-        return np.asarray(ids.to_numpy().astype(np.int64))
+    # What labels mean.
 
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
         """Return which labels are ids of classes."""
@@ -83,16 +50,6 @@ class Classification(NamedClasses):
             else:
                 ids.append(-1)
         return np.asarray(np.array(ids, dtype=np.int64)[labels])
-
-    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
-        """Return the ids of class names."""
-        # A file of another model may have other classes.
-        ids = pc.fill_null(pc.index_in(predicted, pa.array(self.names)), -1)
-        return np.asarray(ids.to_numpy().astype(np.int64))
-
-    def decoded(self, predictions: Labels) -> pa.Array:
-        """Return the names of class ids."""
-        return pa.array([self.names[index] for index in predictions.tolist()], pa.string())
 
     def label_value(self, label: Any) -> str | float:
         """Return the name of a class id."""

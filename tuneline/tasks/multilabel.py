@@ -13,22 +13,16 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.core.task_kinds import MetricKind
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import sigmoid
-from tuneline.tasks.task import DECISIONS, Labels, Logits, Task
+from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
 
-UNKNOWN = -2
-"""Every label of a row with a name that the task does not have; -1 is a missing label."""
 SEPARATORS = (";", "|", ",", "\t")
 """What may be between the labels of a row in text. The first that no name contains is written."""
-UNIT_SEPARATOR = "\x1f"
 NO_LABELS = "(none)"
 """What people read where a row has no labels."""
 UNFILLED = "?"
@@ -56,13 +50,8 @@ class Multilabel(NamedClasses):
     class_terms: ClassVar[str] = "labels"
     metric_kind: ClassVar[MetricKind] = "multilabel"
     one_class: ClassVar[bool] = False
+    label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int8)
     prediction_column: ClassVar[str] = "labels"
-    staged_type: ClassVar[pa.DataType] = pa.list_(pa.string())
-
-    @classmethod
-    def observed(cls, labels: pa.Array) -> set[Any]:
-        """Return the labels that occur in a column."""
-        return set(pc.unique(pc.list_flatten(labels)).to_pylist())
 
     # How outputs become predictions.
 
@@ -100,82 +89,12 @@ class Multilabel(NamedClasses):
             sets[empty, probability[empty].argmax(axis=1)] = 1
         return sets
 
-    # How labels are read and stored.
+    # What labels mean.
 
     @property
     def label_shape(self) -> tuple[int, ...]:
         """A row has 0 or 1 for each label."""
         return (self.outputs,)
-
-    @property
-    def label_type(self) -> pa.DataType:
-        """A list of ids, ascending."""
-        return pa.list_(pa.int64())
-
-    @property
-    def label_dtype(self) -> np.dtype[Any]:
-        """0 or 1."""
-        return np.dtype(np.int8)
-
-    @property
-    def label_feature(self) -> dict[str, Any]:
-        """A list of class labels with their names, and what decides on them."""
-        label: dict[str, Any] = {"names": list(self.names), "_type": "ClassLabel", "task": self.kind}
-        if self.decisions:
-            label[DECISIONS] = self.decisions
-        return {"feature": label, "_type": "List"}
-
-    def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
-        """Return lists of ids as 0 or 1 for each label; -1 throughout for ``[-1]``."""
-        return self._array(column, numpy_values(pc.list_flatten(column)))
-
-    def _array(self, lists: pa.Array | pa.ChunkedArray, ids: NDArray[np.int64]) -> Labels:
-        """Return rows of lists, whose elements have these ids, as 0 or 1 for each label."""
-        rows = numpy_values(pc.list_parent_indices(lists).cast(pa.int64()))
-        labels = np.zeros((len(lists), self.outputs), np.int8)
-        is_label = (ids >= 0) & (ids < self.outputs)
-        labels[rows[is_label], ids[is_label]] = 1
-        labels[rows[ids == UNLABELLED]] = UNLABELLED
-        labels[rows[(ids < UNLABELLED) | (ids >= self.outputs)]] = UNKNOWN
-        return labels
-
-    def column_of(self, labels: Labels) -> pa.Array:
-        """Return 0 or 1 for each label as lists of ids."""
-        rows, ids = np.nonzero(labels == 1)
-        lists = np.split(ids, np.searchsorted(rows, np.arange(1, len(labels))))
-        if not len(labels):
-            lists = []
-        missing = np.flatnonzero((labels < 0).any(axis=1))
-        for row in missing.tolist():
-            lists[row] = labels[row, :1].astype(np.int64)
-        return pa.array(lists, self.label_type)
-
-    @classmethod
-    def label_texts(cls, labels: pa.Array) -> pa.Array:
-        """Return the names of each row, sorted, with a character between them that no name contains."""
-        texts = []
-        for names in labels.to_pylist():
-            texts.append(None if names is None else UNIT_SEPARATOR.join(sorted(names)))
-        return pa.array(texts, pa.string())
-
-    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
-        """Return the ids of the labels, ascending; ``[-1]`` for a row with an unknown label."""
-        names = pa.array(written, pa.string())
-        ids = pc.fill_null(pc.index_in(pc.list_flatten(labels), value_set=names), UNLABELLED)
-        array = self._array(labels, numpy_values(ids.cast(pa.int64())))
-        return pc.if_else(pc.is_valid(labels), self.column_of(array), None)
-
-    def parsed(self, texts: pa.ChunkedArray) -> Labels:
-        """Return the labels that texts list, -2 for a text with an unknown one."""
-        labels = np.zeros((len(texts), self.outputs), np.int8)
-        ids = {name: index for index, name in enumerate(self.names)}
-        for row, text in enumerate(texts.to_pylist()):
-            for name in self.names_in(text):
-                if name not in ids:
-                    labels[row] = UNKNOWN
-                    break
-                labels[row, ids[name]] = 1
-        return labels
 
     def names_in(self, text: str | None) -> list[str]:
         """Return the names in a text that a person may have written, with any of the separators."""
@@ -236,18 +155,6 @@ class Multilabel(NamedClasses):
             if name not in self.names:
                 result[labels[:, index] == 1] = UNLABELLED
         return result
-
-    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
-        """Return lists of names, or texts that join them, as labels; -1 for a set with an unknown one."""
-        if pa.types.is_string(predicted.type) or pa.types.is_large_string(predicted.type):
-            labels = self.parsed(predicted)
-            labels[(labels == UNKNOWN).any(axis=1)] = UNLABELLED
-            return labels
-        return self.array_of(self.stored(predicted.combine_chunks(), self.names))
-
-    def decoded(self, predictions: Labels) -> pa.Array:
-        """Return lists of names."""
-        return pa.array([self.names_of(row) for row in predictions.tolist()], pa.list_(pa.string()))
 
     def names_of(self, row: Sequence[int]) -> list[str]:
         """Return the names of the labels of a row, which has 0 or 1 for each."""

@@ -1,10 +1,13 @@
 """Probabilities of outputs, computed in float64."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+LARGEST_EXPONENT = 709.782712893384
+"""The largest number whose exponential is finite in float64."""
 SMALLEST = 1e-12
 """Smallest probability whose logarithm is taken."""
 
@@ -18,10 +21,15 @@ def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def sigmoid(logits: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the probability of each logit, of the same shape."""
-    from scipy.special import expit
+    """Return the probability of each logit, of the same shape: ``1 / (1 + exp(-logit))``.
 
-    return np.asarray(expit(logits.astype(np.float64)))
+    The exponentials are those of the C library, as in ``scipy.special.expit``, to the last bit. NumPy's own
+    differ in the last bit, and by the instructions of the processor.
+    """
+    exponents = -logits.astype(np.float64)
+    values = np.minimum(exponents, LARGEST_EXPONENT).ravel().data  # without a list of Python's numbers
+    powers = np.fromiter(map(math.exp, values), np.float64, exponents.size).reshape(exponents.shape)
+    return np.where(exponents > LARGEST_EXPONENT, 0.0, 1 / (1 + powers))
 
 
 def likelihoods(probability: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:

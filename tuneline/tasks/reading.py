@@ -1,33 +1,15 @@
-"""Which task a table, a record or a parameter is about."""
+"""Which task a record or a parameter is about."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from tuneline.core.tables import LABELS, StoredLabels
 from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
 from tuneline.tasks.classification import Classification
 from tuneline.tasks.multilabel import Multilabel
 from tuneline.tasks.regression import Regression
 from tuneline.tasks.task import DECISIONS, Task
-
-
-def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
-    """Return the task of a table of labels or predictions.
-
-    Raises:
-        DataError: This project did not write the table.
-    """
-    feature = StoredLabels.of(schema, column).label_feature
-    if feature["_type"] == "List":
-        feature = feature["feature"]
-    kinds = {"ClassLabel": Classification.kind, "Value": Regression.kind}
-    task = TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
-    return task.with_decisions(feature.get(DECISIONS, {}))
-
 
 TASKS: dict[str, type[Task]] = {kind.kind: kind for kind in (Classification, Regression, Multilabel)}
 """The kinds of task by the value of ``data.task``."""
@@ -38,7 +20,7 @@ def register(task: type[Task]) -> None:
     TASKS[task.kind] = task
     if task.kind not in TASK_KINDS:
         TASK_KINDS.append(task.kind)
-    if pa.types.is_list(task.staged_type) and task.kind not in SET_KINDS:
+    if task.has_classes and not task.one_class and task.kind not in SET_KINDS:
         SET_KINDS.append(task.kind)
 
 

@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.core.tables import UNLABELLED
 from tuneline.core.task_kinds import MetricKind
-from tuneline.tasks.task import Labels, Logits, Task
+from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,8 @@ class Regression(Task):
     metric_kind: ClassVar[MetricKind] = "regression"
     has_classes: ClassVar[bool] = False
     prediction_column: ClassVar[str] = "prediction"
-    staged_type: ClassVar[pa.DataType] = pa.float64()
     one_class: ClassVar[bool] = False
+    label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
 
     @property
     def outputs(self) -> int:
@@ -40,30 +38,7 @@ class Regression(Task):
         """Return the task: the name of the only output means nothing."""
         return cls()
 
-    # How labels are read and stored.
-
-    @classmethod
-    def observed(cls, labels: pa.Array) -> set[Any]:  # noqa: ARG003
-        """Return none: numbers are no classes."""
-        return set()
-
-    @property
-    def label_type(self) -> pa.DataType:
-        """Numbers of 32 bits."""
-        return pa.float32()
-
-    @property
-    def label_feature(self) -> dict[str, Any]:
-        """A value."""
-        return {"dtype": "float32", "_type": "Value"}
-
-    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:  # noqa: ARG002
-        """Return the numbers in 32 bits."""
-        return labels.cast(self.label_type, safe=False)
-
-    def parsed(self, texts: pa.ChunkedArray) -> Labels:
-        """Return the numbers, NaN for a text that is none."""
-        return np.array([_number(text) for text in texts.to_pylist()], dtype=np.float32)
+    # What labels mean.
 
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
         """Return which numbers are finite."""
@@ -77,14 +52,6 @@ class Regression(Task):
     def translated(self, labels: Labels, other: Task) -> Labels:  # noqa: ARG002
         """Return the numbers."""
         return labels
-
-    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
-        """Return the numbers."""
-        return np.asarray(predicted.to_numpy())
-
-    def decoded(self, predictions: Labels) -> pa.Array:
-        """Return the numbers."""
-        return pa.array(predictions)
 
     def label_value(self, label: Any) -> str | float:
         """Return the number."""
@@ -103,10 +70,3 @@ class Regression(Task):
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return all: hardly a number is predicted exactly."""
         return np.ones(len(predictions), bool)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")

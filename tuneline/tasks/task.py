@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.core.tables import UNLABELLED, numpy_values
 from tuneline.core.task_kinds import MetricKind
+
+UNLABELLED = -1
+"""Label of a row without one; all rows of a split can be so, as GLUE's test splits."""
+UNKNOWN = -2
+"""Label of a row with a class that a person wrote and that the task does not have."""
 
 Labels = NDArray[Any]
 """Labels of rows, or predictions of the same type, of shape ``(rows, *Task.label_shape)``."""
@@ -34,10 +37,10 @@ class Task(ABC):
     """True if labels are classes, False if they are numbers, which have an order."""
     prediction_column: ClassVar[str]
     """Name of the prediction in the output of ``tuneline predict``."""
-    staged_type: ClassVar[pa.DataType]
-    """Arrow type of a label column as it is read from the user's data: names of classes, or numbers."""
     one_class: ClassVar[bool]
     """True if a label is one class."""
+    label_dtype: ClassVar[np.dtype[Any]]
+    """Type of labels in memory."""
 
     names: tuple[str, ...] | None
     """Class names in the order of their ids; ``None`` where labels are no classes."""
@@ -73,31 +76,7 @@ class Task(ABC):
         """Return the task with ``decisions`` that a file has stored."""
         return self
 
-    # How labels are read and stored.
-
-    @classmethod
-    @abstractmethod
-    def observed(cls, labels: pa.Array) -> set[Any]:
-        """Return the classes that occur in a column, of names or of ids; none where labels are no classes."""
-
-    @classmethod
-    def label_texts(cls, labels: pa.Array) -> pa.Array:
-        """Return labels of ``staged_type`` as text, the same for equal labels; null for a missing one."""
-        return labels.cast(pa.string())
-
-    @abstractmethod
-    def stored(self, labels: pa.Array, written: Sequence[str]) -> pa.Array:
-        """Return labels of ``staged_type`` as ``label_type``; -1 for an unknown class.
-
-        ``written`` is how each class is written there.
-        """
-
-    @abstractmethod
-    def parsed(self, texts: pa.ChunkedArray) -> Labels:
-        """Return labels that a person wrote, in ``label_type``.
-
-        A text that is no label gives a label that is not ``valid``.
-        """
+    # What labels mean. How they are read and stored is in ``tuneline/tasks/columns.py``.
 
     @abstractmethod
     def valid(self, labels: Labels) -> NDArray[np.bool_]:
@@ -115,44 +94,9 @@ class Task(ABC):
         return np.asarray(labels == label)
 
     @property
-    @abstractmethod
-    def label_type(self) -> pa.DataType:
-        """Arrow type of a column of labels or predictions."""
-
-    @property
     def label_shape(self) -> tuple[int, ...]:
         """Shape of the label of one row: a single value, unless a row has several labels."""
         return ()
-
-    @property
-    def label_dtype(self) -> np.dtype[Any]:
-        """Type of labels in memory."""
-        dtype: np.dtype[Any] = np.dtype(self.label_type.to_pandas_dtype())
-        return dtype
-
-    def array_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
-        """Return a column of labels or predictions, without nulls, as an array, which may be read-only."""
-        return numpy_values(column)
-
-    def labels_of(self, column: pa.Array | pa.ChunkedArray) -> Labels:
-        """Return a column of labels as an array, which may be read-only; a null is a missing label."""
-        if not column.null_count:
-            return self.array_of(column)
-        labels = np.full((len(column), *self.label_shape), UNLABELLED, self.label_dtype)
-        labels[column.is_valid().to_numpy(zero_copy_only=False)] = self.array_of(column.drop_null())
-        return labels
-
-    def column_of(self, labels: Labels) -> pa.Array:
-        """Return an array of labels or predictions as a column of ``label_type``."""
-        return pa.array(labels, self.label_type)
-
-    @property
-    @abstractmethod
-    def label_feature(self) -> dict[str, Any]:
-        """What the datasets library stores in a table's metadata about a column of labels or predictions.
-
-        A kind of task other than classification and regression adds its ``kind`` as ``task``.
-        """
 
     @abstractmethod
     def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
@@ -164,17 +108,6 @@ class Task(ABC):
 
         A class that this task does not have is -1.
         """
-
-    @abstractmethod
-    def encoded(self, predicted: pa.ChunkedArray) -> Labels:
-        """Return the column ``prediction_column`` of a file as predictions of this task.
-
-        A class that this task does not have is -1.
-        """
-
-    @abstractmethod
-    def decoded(self, predictions: Labels) -> pa.Array:
-        """Return predictions as the column ``prediction_column`` of a file has them."""
 
     @abstractmethod
     def label_value(self, label: Any) -> str | float:
@@ -193,5 +126,3 @@ class Task(ABC):
     @abstractmethod
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
         """Return which predictions are errors, shape ``(rows,)``."""
-
-    # How predictions are judged.

@@ -3,9 +3,12 @@
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tuneline.params.data import DataParams
 from tuneline.runtime.atomic_files import replace_file
+
+if TYPE_CHECKING:
+    from tuneline.params.data import DataParams
 
 ENCODING = "utf-8-sig"
 """With a byte order mark: without one, Excel takes the file for another encoding."""
@@ -18,7 +21,7 @@ The last four are ``=+-@`` of full width.
 """
 
 
-def delimiter(data: DataParams) -> str:
+def delimiter(data: "DataParams") -> str:
     """Return the delimiter of the CSV files of the pipeline."""
     return data.files.delimiter or ","
 
@@ -37,7 +40,7 @@ def free_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
 
 
 def write_csv(
-    path: Path, data: DataParams, header: Sequence[object], rows: Iterable[Sequence[object]]
+    path: Path, data: "DataParams", header: Sequence[object], rows: Iterable[Sequence[object]]
 ) -> None:
     """Write a file for a spreadsheet. It appears complete or not at all.
 

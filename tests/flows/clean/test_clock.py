@@ -7,6 +7,7 @@ import pytest
 from flows.clean import CLEANED, DAY, PAUSE, Cleaned, clock_problem
 from tests.faults.clones import git
 from tests.flows.clean.conftest import cleaning_of
+from tuneline.core.written_records import write_record
 
 AHEAD = time.time() + 100 * DAY
 
@@ -14,7 +15,7 @@ AHEAD = time.time() + 100 * DAY
 @pytest.fixture
 def cleaned(clone):
     """The last cleaning was six days ago."""
-    Cleaned(time=time.time() - 6 * DAY).write(clone.state / CLEANED)
+    write_record(clone.state / CLEANED, Cleaned(time=time.time() - 6 * DAY))
 
 
 @pytest.mark.promise("wrong-clock")

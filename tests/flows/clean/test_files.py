@@ -7,6 +7,7 @@ import pytest
 from flows.clean import clean_leftovers, clean_scored
 from flows.inbox import RefusedRecord
 from flows.runs.checkout import isolated
+from tuneline.core.written_records import write_record
 from tuneline.predict.scored import METADATA, ScoredRecord
 from tuneline.runtime.locks import locked
 from tuneline.settings import Scoring
@@ -47,7 +48,9 @@ def test_old_results_go_with_inputs_that_no_other_result_needs(clone, past, clea
     )
     past.age(outbox / "foreign.parquet", 100)
     for name in ("refused.csv", "refused-again.csv"):
-        RefusedRecord(path=name, size=1, mtime_ns=1, error="It is bad.").write(outbox / f"{name}.error.json")
+        write_record(
+            outbox / f"{name}.error.json", RefusedRecord(path=name, size=1, mtime_ns=1, error="It is bad.")
+        )
         past.age(outbox / f"{name}.error.json", 100)
     inbox.mkdir(parents=True)
     for name in ("waiting.csv", "refused-again.csv"):

@@ -12,6 +12,7 @@ from flows.runs.repository import Repository
 from tests.faults.clones import git
 from tests.faults.kills import kills
 from tests.flows.clean.conftest import Past, cleaning_of
+from tuneline.core.written_records import write_record
 from tuneline.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -40,7 +41,7 @@ def test_killed_cleaning_is_completed_by_the_next(clone: Repository, past: Past,
         (clone.state / "models" / f"onnx-{number}").mkdir(parents=True)
         (clone.state / "models" / f"onnx-{number}" / "model.onnx").touch()
         path = clone.root / "data" / "scored" / f"{number}.csv.error.json"
-        RefusedRecord(path=f"{number}.csv", size=1, mtime_ns=1, error="It is bad.").write(path)
+        write_record(path, RefusedRecord(path=f"{number}.csv", size=1, mtime_ns=1, error="It is bad."))
         past.age(path, 40)
     past.run("young", 1)
     shutil.copytree(clone.root, tmp_path / "before", symlinks=True)

@@ -14,6 +14,7 @@ import pytest
 from flows.ingestion.harvest import Harvester, NewRows
 from flows.ingestion.ledger import LEDGER, Ledger
 from tests.params import params
+from tuneline.core.written_records import write_record
 from tuneline.runtime.errors import ParamsError
 from tuneline.settings import IngestSource
 
@@ -260,7 +261,7 @@ def test_parameters_with_which_added_rows_would_move_others_are_refused(desk, da
 
 def test_ledger_contains_no_text(desk):
     desk.put("data/labelled/a.csv", "text,label\nmy secret parcel,delivery\nthe invoice is wrong,delivery\n")
-    Ledger().plus(desk.harvest().entries).write(desk.root / LEDGER)
+    write_record(desk.root / LEDGER, Ledger().plus(desk.harvest().entries))
     content = (desk.root / LEDGER).read_text()
     assert "a.csv, line 3" in content
     assert "secret" not in content

@@ -18,6 +18,7 @@ from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from tests.flows.conftest import sh
 from tests.shards import into_shards
+from tuneline.core.written_records import write_record
 from tuneline.reports.checks import Checks
 from tuneline.repository.git import ArtifactError
 from tuneline.repository.registry import Version
@@ -105,7 +106,7 @@ def measured(tmp_path, monkeypatch):
         (tmp_path / "metrics/compare.json").write_text(json.dumps(compared))
         if values["passed"] is not None:
             checks = Checks(passed=values["passed"], errors=0, warnings=0, metrics={}, not_run=[], checks=[])
-            checks.write(tmp_path / "reports/checks/checks.json")
+            write_record(tmp_path / "reports/checks/checks.json", checks)
         if values["megabytes"] is not None:
             (tmp_path / "models/model.onnx").write_bytes(bytes(values["megabytes"] * 2**20))
         monkeypatch.setattr(candidates, "_latency", lambda _pipeline, _model: latency)

@@ -226,6 +226,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
 
     from stages.export.__main__ import embed, tokenizer_record
     from tuneline.core.hashes import file_hash
+    from tuneline.core.written_records import write_record
     from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
     from tuneline.onnx.usage import FORMAT, ModelRecord
 
@@ -271,7 +272,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     embed(model, record)  # by the real stage, because `tuneline predict` must read it
     save_model(model, folder / "model.onnx")
     saved = ModelRecord(file="model.onnx", bytes=0, sha256={"model.onnx": file_hash(folder / "model.onnx")})
-    record.model_copy(update={"models": {"fp32": saved}}).write(folder / "export.json")
+    write_record(folder / "export.json", record.model_copy(update={"models": {"fp32": saved}}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from toy import save_bag_of_words, take_steps, write, write_table
 
-from tuneline.tasks import read_task
+from tuneline.tasks.schemas import read_task
 
 MODEL = Path("models/classifier/table.npy")
 TOKENIZER = Path("data/tokenized/tokenizer")

@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 
 from stages.base.tokens import TEXTS, check_tokens, compare_tokens
 from tests.tokenizer_families import FAMILIES, word_piece
-from tuneline.model.encoding import Encoder
+from tuneline.model.encoded_columns import Encoder
 from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
 from tuneline.runtime.errors import ParamsError
 

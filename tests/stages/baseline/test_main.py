@@ -14,11 +14,12 @@ from tests.stages.evaluate.project import write_classifier
 from tuneline.baselines import frozen as frozen_baselines
 from tuneline.baselines.frozen import FrozenEncoder
 from tuneline.baselines.texts import predict_with_tfidf, read_sample
-from tuneline.core.tables import SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, write_table
 from tuneline.linear import linear_model as linear
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.runtime.errors import StageError
 from tuneline.tasks import Classification, Regression, Task
+from tuneline.tasks.schemas import raw_schema
 
 WORDS = ["good great fine", "bad poor sad"]
 CLASSES, NUMBERS = Classification(("low", "high")), Regression()

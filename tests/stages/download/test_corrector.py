@@ -12,7 +12,7 @@ from stages.download.__main__ import applied_corrections, main
 from tests.stages.download.made import GOOD, write_params
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
 from tuneline.runtime.errors import DataError
-from tuneline.tasks import read_task
+from tuneline.tasks.schemas import read_task
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]
 CSV = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)

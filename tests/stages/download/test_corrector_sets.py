@@ -7,7 +7,8 @@ import pytest
 
 from tests.stages.download.test_corrector import correct, key
 from tuneline.analysis.corrections import label_file
-from tuneline.tasks import Multilabel, read_task
+from tuneline.tasks import Multilabel
+from tuneline.tasks.schemas import read_task
 
 SETS = ["a", "b;a", "", "c;b", "b"]
 CSV = "text,tags\n" + "".join(f"text number {row},{SETS[row % 5]}\n" for row in range(300))

@@ -16,7 +16,8 @@ from tuneline.readers.formats import FORMATS
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
 from tuneline.readers.tables import Input, open_table
-from tuneline.tasks import Regression, read_task
+from tuneline.tasks import Regression
+from tuneline.tasks.schemas import read_task
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")

@@ -16,7 +16,8 @@ from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tests.params import complete, write_params
 from tests.stages.download.made import parquet
-from tuneline.tasks import Multilabel, read_task
+from tuneline.tasks import Multilabel
+from tuneline.tasks.schemas import read_task
 
 ASKED = {"source": "hub", "text_columns": ["text"], "label_column": "label"}
 ONE_SPLIT = {"train": "train[:60%]", "validation": "train[60%:80%]", "test": "train[80%:]"}

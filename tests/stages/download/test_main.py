@@ -14,8 +14,9 @@ from stages.download.__main__ import main
 from stages.download.row_selection import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.core.tables import ROW_GROUP, raw_schema
-from tuneline.tasks import Classification, read_task
+from tuneline.core.tables import ROW_GROUP
+from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema, read_task
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}

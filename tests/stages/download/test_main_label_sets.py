@@ -6,7 +6,8 @@ import pytest
 
 from tests.stages.download.made import parquet
 from tuneline.runtime.errors import ParamsError, StageError
-from tuneline.tasks import Multilabel, read_task
+from tuneline.tasks import Multilabel
+from tuneline.tasks.schemas import read_task
 
 ROWS = [
     ("late parcel", ["delivery"]),

@@ -12,6 +12,7 @@ from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.tasks import Task
+from tuneline.tasks.columns import column_of
 
 SHARD = 2
 _FOLDER = tempfile.TemporaryDirectory(prefix="tuneline-texts-")
@@ -22,7 +23,7 @@ def labelled_texts(texts: Sequence[Sequence[str]], labels: Sequence[Any], task: 
     """Write texts, one list for each of one or two columns, and return their reader with their labels."""
     folder, count = Path(_FOLDER.name, str(next(_numbers))), -(-len(labels) // SHARD)
     array = np.array(labels, task.label_dtype)
-    column = task.column_of(array)
+    column = column_of(task, array)
     for number in range(count):
         rows = slice(SHARD * number, SHARD * (number + 1))
         write_raw(

@@ -10,11 +10,12 @@ from stages.tokenize.tokenizer import train_wordpiece
 from stages.train.heads import problem_type
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.tables import tokenized_schema, write_table
-from tuneline.model.encoding import Encoder
+from tuneline.core.tables import write_table
+from tuneline.model.encoded_columns import Encoder
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.predictions import files
 from tuneline.tasks import Classification, Task
+from tuneline.tasks.schemas import tokenized_schema
 
 QUEUES = Classification(("billing", "delivery", "technical"))
 

@@ -9,7 +9,7 @@ from stages.export.graph import to_onnx
 from stages.export.int8_search import QuantizationRows
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.core.tables import SplitReader
-from tuneline.tasks import read_task
+from tuneline.tasks.schemas import read_task
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from tests import records
 from tests.params import write_params
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.provenance import StageProvenance, provenance_file
+from tuneline.core.written_records import write_record
 from tuneline.params.loading import load_params
 from tuneline.paths import SPLITS, split_file
 from tuneline.runtime.errors import DataError, StageError
@@ -37,8 +38,8 @@ def project(tmp_path, monkeypatch):
         pq.write_table(pa.table({"a": [1]}), split_file(tmp_path, split))
     monkeypatch.setattr(export_record, "RAW", tmp_path)
     for stage in export_record.EARLIER_STAGES:
-        StageProvenance(parameters={}, code="", libraries={}).write(provenance_file(stage))
-    BaseSource(checkpoint=BASE, tokenizer=BASE).write(tmp_path / "models/base/source.json")
+        write_record(provenance_file(stage), StageProvenance(parameters={}, code="", libraries={}))
+    write_record(tmp_path / "models/base/source.json", BaseSource(checkpoint=BASE, tokenizer=BASE))
     write_params(tmp_path, tokenize={"max_length": 64})
     return tmp_path
 

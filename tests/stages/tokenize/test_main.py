@@ -17,9 +17,11 @@ from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.tables import ROW_GROUP, write_table
+from tuneline.core.written_records import write_record
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError, ParamsError, StageError
-from tuneline.tasks import Regression, read_task
+from tuneline.tasks import Regression
+from tuneline.tasks.schemas import read_task
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},
@@ -33,7 +35,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path, **PARAMS)
     write_splits(tmp_path / "data/raw")
-    BaseSource(checkpoint=None, tokenizer=None).write(tmp_path / "models/base/source.json")
+    write_record(tmp_path / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))
     return tmp_path
 
 
@@ -41,8 +43,9 @@ def use_checkpoint(project, folder, max_length, scratch=False):
     """Write what the stage ``base`` writes for a checkpoint, or for its tokenizer alone."""
     shutil.copytree(folder, project / "models/base/tokenizer")
     source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
-    BaseSource(checkpoint=None if scratch else source, tokenizer=source).write(
-        project / "models/base/source.json"
+    write_record(
+        project / "models/base/source.json",
+        BaseSource(checkpoint=None if scratch else source, tokenizer=source),
     )
     model = (
         {"tokenize.tokenizer": "someone/bert"}

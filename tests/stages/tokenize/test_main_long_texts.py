@@ -11,6 +11,7 @@ from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.base_source import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
+from tuneline.core.written_records import write_record
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError, ParamsError
 
@@ -42,7 +43,7 @@ def project(tmp_path, monkeypatch):
                 bodies.append(" ".join(texts[4 * row : 4 * row + text_count]))
             path = shard_file(tmp_path / "data/raw", split, number, len(ROWS[split]))
             write_raw(path, [["parcel is"] * count, bodies])
-    BaseSource(checkpoint=None, tokenizer=None).write(tmp_path / "models/base/source.json")
+    write_record(tmp_path / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))
     return tmp_path
 
 

@@ -18,6 +18,7 @@ from tests.params import change_params, params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.base_source import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
+from tuneline.core.written_records import write_record
 from tuneline.model.architectures import read_base
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError
@@ -36,7 +37,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     write_params(tmp_path, **PARAMS)
     write_shards(tmp_path / "data/raw", ROWS)
-    BaseSource(checkpoint=None, tokenizer=None).write(tmp_path / "models/base/source.json")
+    write_record(tmp_path / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))
     return tmp_path
 
 

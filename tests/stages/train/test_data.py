@@ -13,9 +13,10 @@ from stages.train.data import (
     split_into_micro_batches,
 )
 from tests.stages.train import tiny_task
-from tuneline.core.tables import UNLABELLED, write_table
+from tuneline.core.tables import write_table
 from tuneline.runtime.errors import DataError, ParamsError, StageError
 from tuneline.tasks import task_with_names
+from tuneline.tasks.task import UNLABELLED
 
 SPLITS = ("train", "validation")
 

@@ -14,10 +14,12 @@ from transformers import PreTrainedTokenizerFast
 from stages.train.model import build_model
 from tests.params import complete
 from tuneline.core.base_source import BaseSource, PretrainedSource
-from tuneline.core.tables import tokenized_schema, write_table
+from tuneline.core.tables import write_table
+from tuneline.core.written_records import write_record
 from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
 from tuneline.tasks import Task, task_with_names
+from tuneline.tasks.schemas import tokenized_schema
 
 NAMES = ("billing", "delivery", "technical")
 CLASSES = task_with_names(NAMES)
@@ -85,7 +87,7 @@ def write_data(project: Path, rows: int = 60, labels: Task = CLASSES) -> None:
 
     The default, 60 rows in batches of 8, leaves a last batch of 4.
     """
-    BaseSource(checkpoint=None, tokenizer=None).write(project / "models/base/source.json")
+    write_record(project / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))
     folder = project / "data/tokenized"
     tokenizer().save_pretrained(folder / "tokenizer")
     for seed, (split, count) in enumerate({"train": rows, "validation": 21, "test": 21}.items()):
@@ -130,7 +132,7 @@ def write_checkpoint(project: Path, seed: int = 0, without: tuple[str, ...] = ()
     weights = {name: value for name, value in model.state_dict().items() if not name.startswith(without)}
     model.save_pretrained(project / "models/base/model", state_dict=weights)
     source = PretrainedSource(name=CHECKPOINT, commit="c" * 40, license=None, sha256={})
-    BaseSource(checkpoint=source, tokenizer=source).write(project / "models/base/source.json")
+    write_record(project / "models/base/source.json", BaseSource(checkpoint=source, tokenizer=source))
 
 
 def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:

@@ -16,12 +16,14 @@ from stages.tokenize.tokenizer import SavedTokenizer
 from stages.validate.tables import DataFolders
 from tests.params import params
 from tuneline.core.base_source import BaseSource
-from tuneline.core.tables import WINDOW_LENGTHS, raw_schema, tokenized_schema, write_table
-from tuneline.model.encoding import Encoder
+from tuneline.core.tables import WINDOW_LENGTHS, write_table
+from tuneline.core.written_records import write_record
+from tuneline.model.encoded_columns import Encoder
 from tuneline.model.long_text import LongText
 from tuneline.params import Params
 from tuneline.paths import SPLITS
 from tuneline.tasks import Classification, Multilabel, Task
+from tuneline.tasks.schemas import raw_schema, tokenized_schema
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")
@@ -147,7 +149,7 @@ class Data:
     def write(self, folder: Path) -> DataFolders:
         """Write the files that the stage reads."""
         folders = DataFolders(folder / "base", folder / "raw", folder / "tokenized", folder / "derived")
-        BaseSource(checkpoint=None, tokenizer=None).write(folders.base / "source.json")
+        write_record(folders.base / "source.json", BaseSource(checkpoint=None, tokenizer=None))
         folders.raw.mkdir(parents=True)
         folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:

@@ -12,9 +12,10 @@ from stages.download.sample import QUEUES, write_tickets
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import read_raw
 from tests.stages.validate.data import params_for
-from tuneline.core.tables import SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, write_table
 from tuneline.paths import split_file
 from tuneline.tasks import Classification, Regression, task_with_names
+from tuneline.tasks.schemas import raw_schema
 
 TICKETS = task_with_names(tuple(QUEUES))
 NUMBERS = Regression()

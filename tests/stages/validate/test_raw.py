@@ -8,8 +8,9 @@ from stages.validate.copies import first_leaks, label_conflicts
 from stages.validate.raw import read_raw
 from tests.params import params
 from tuneline.analysis.near_duplicates import NO_ROW, first_copies
-from tuneline.core.tables import SplitReader, raw_schema, write_table
+from tuneline.core.tables import SplitReader, write_table
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema
 
 TASK = Classification(("no", "yes"))
 

@@ -8,10 +8,10 @@ import pytest
 from stages.validate.columns import write_columns
 from stages.validate.expectations import check_tables
 from stages.validate.tables import derive_tables, described, measurements, schema_columns
-from tuneline.core.tables import raw_schema, tokenized_schema
 from tuneline.paths import SPLITS
 from tuneline.reports.checks import Profile
 from tuneline.tasks import Classification, Regression
+from tuneline.tasks.schemas import raw_schema, tokenized_schema
 
 
 def test_split_with_wrong_columns_is_not_checked_further(data, check):

@@ -8,6 +8,7 @@ from tests.checkpoints import write_checkpoint
 from tests.stages.validate.data import Data, sentence
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.tables import WINDOW_LENGTHS
+from tuneline.core.written_records import write_record
 from tuneline.model.text_lengths import TextLengths
 
 MAX_LENGTH = 40
@@ -99,9 +100,9 @@ def test_token_types_that_do_not_begin_anew_in_a_window_are_found(long_data, che
 def test_limit_is_that_of_the_checkpoint(tmp_path):
     write_checkpoint(tmp_path / "tokenizer", limit=64)
     source = PretrainedSource(name="someone/bert", license=None, sha256={})
-    BaseSource(checkpoint=source, tokenizer=source).write(tmp_path / "source.json")
+    write_record(tmp_path / "source.json", BaseSource(checkpoint=source, tokenizer=source))
     assert model_limit(tmp_path) == 64
-    BaseSource(checkpoint=None, tokenizer=source).write(tmp_path / "source.json")
+    write_record(tmp_path / "source.json", BaseSource(checkpoint=None, tokenizer=source))
     assert model_limit(tmp_path) is None
 
 

@@ -14,6 +14,7 @@ from tuneline.baselines import texts as baselines
 from tuneline.baselines.texts import out_of_fold, predict_with_tfidf
 from tuneline.core.tables import SplitReader
 from tuneline.tasks import Classification, Regression
+from tuneline.tasks.columns import label_type
 
 NUMBERS = Regression()
 CLASSES = {2: NO_YES, 4: Classification(("a", "b", "c", "d"))}
@@ -31,7 +32,7 @@ def topical(rows, seed):
 def sample(texts, labels, schema=NO_YES):
     """Return rows as ``read_sample`` does."""
     columns = dict(zip(("subject", "body"), texts, strict=False))
-    return pa.table({**columns, "labels": pa.array(labels, schema.label_type)})
+    return pa.table({**columns, "labels": pa.array(labels, label_type(schema))})
 
 
 def test_predictions_of_one_text_equal_those_of_scikit_learn():

@@ -14,6 +14,7 @@ from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import StageProvenance
 from tuneline.core.training_devices import DevicesUsed, TrainingSegment
+from tuneline.core.written_records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
 from tuneline.tasks import Multilabel
@@ -60,8 +61,9 @@ def test_show_names_the_base_model(project):
     output = shown()
     assert f"base  someone/bert at {'c' * 40}, licence mit, SHA-256 {'e' * 64}" in output
     assert "tokenizer" not in output, "it is the checkpoint's own"
-    BaseSource(checkpoint=source, tokenizer=source.model_copy(update={"name": "someone/words"})).write(
-        project.root / "models/base/source.json"
+    write_record(
+        project.root / "models/base/source.json",
+        BaseSource(checkpoint=source, tokenizer=source.model_copy(update={"name": "someone/words"})),
     )
     assert "tokenizer  someone/words at" in shown()
 
@@ -72,8 +74,9 @@ def test_show_of_exported_models_names_the_base_model(tmp_path):
     )
     record = export_record()
     base = BaseSource(checkpoint=source, tokenizer=source)
-    record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}).write(
-        tmp_path / "export.json"
+    write_record(
+        tmp_path / "export.json",
+        record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}),
     )
     assert f"base  someone/bert at {'c' * 40}, licence mit" in shown(str(tmp_path))
 
@@ -81,7 +84,7 @@ def test_show_of_exported_models_names_the_base_model(tmp_path):
 def test_show_of_exported_models_has_the_thresholds_of_labels(tmp_path):
     decisions = {"thresholds": {"billing": 0.369102, "damage": 0.5}, "at_least_one": False}
     record = export_record(task="multilabel", labels=["billing", "damage"], decisions=decisions)
-    record.write(tmp_path / "export.json")
+    write_record(tmp_path / "export.json", record)
     output = shown(str(tmp_path))
     assert "thresholds  billing 0.369, damage 0.5" in output
     assert "at_least_one  false" in output
@@ -112,8 +115,9 @@ def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):
         for step, kind in ((0, "AVX512"), (9, "AVX2"))
     ]
     devices = DevicesUsed(type="cpu", precision="no", processes=1, distribution="NO", segments=segments)
-    StageProvenance(parameters={}, code="", libraries={}, devices=devices).write(
-        project.root / "reports/provenance/train.json"
+    write_record(
+        project.root / "reports/provenance/train.json",
+        StageProvenance(parameters={}, code="", libraries={}, devices=devices),
     )
     expected = (
         "not those of one kind of machine: from step 0 1 process (cpu, AVX512, Python 3.12.1,"
@@ -227,7 +231,7 @@ def write_comparison(root, predictions, **changes):
         models={"int8": int8},
     )
     (root / "reports/compare").mkdir(parents=True, exist_ok=True)
-    record.write(root / "reports/compare/comparison.json")
+    write_record(root / "reports/compare/comparison.json", record)
 
 
 def test_show_names_a_model_that_was_left_out(project):

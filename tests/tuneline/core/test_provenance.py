@@ -4,6 +4,7 @@ from tests.params import change_params, write_params
 from tuneline.core.pipeline_code import code_hash
 from tuneline.core.provenance import StageProvenance, parameters_hash, stage_provenance
 from tuneline.core.training_devices import DevicesUsed
+from tuneline.core.written_records import write_record
 from tuneline.runtime.errors import StageError
 
 PIPELINE = (
@@ -53,7 +54,7 @@ def test_provenance_of_a_training_names_its_devices(root, code):
     (root / "dvc.yaml").write_text(PIPELINE)
     write_params(root)
     used = DevicesUsed(type="cuda", precision="bf16", processes=2, distribution="MULTI_GPU")
-    stage_provenance("train", [], root, used).write(root / "train.json")
+    write_record(root / "train.json", stage_provenance("train", [], root, used))
     assert StageProvenance.read(root / "train.json").devices == used
     assert str(used) == "cuda, bf16, 2 processes (MULTI_GPU)"
 
@@ -61,5 +62,5 @@ def test_provenance_of_a_training_names_its_devices(root, code):
 def test_provenance_without_devices_has_no_key_for_them(root, code):
     (root / "dvc.yaml").write_text(PIPELINE)
     write_params(root)
-    stage_provenance("train", [], root).write(root / "train.json")
+    write_record(root / "train.json", stage_provenance("train", [], root))
     assert "devices" not in (root / "train.json").read_text()

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError
 from tests.conftest import ROOT
 from tests.imports import imported_files
 from tuneline.core.records import OMITTED, Number, Record
+from tuneline.core.written_records import write_record
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.onnx.comparison_records import ComparisonRecord, Flips
 from tuneline.runtime.errors import DataError
@@ -31,7 +32,7 @@ class Report(Record):
 
 def test_record_is_written_rounded_and_read_back(tmp_path):
     entry = Entry(origin="a", rows=3, rate=2 / 3, hint=None)
-    Report(entries=[entry]).write(tmp_path / "report.json")
+    write_record(tmp_path / "report.json", Report(entries=[entry]))
     values = json.loads((tmp_path / "report.json").read_text())
     assert values == {"entries": [{"from": "a", "rows": 3, "rate": 0.666667, "hint": None}]}
     assert Report.read(tmp_path / "report.json").entries == [entry]
@@ -41,7 +42,7 @@ def test_unknown_keys_are_kept_when_the_file_is_rewritten(tmp_path):
     """A newer version may have written it."""
     content = {"format": 2, "entries": [{"note": [1, None], **ENTRY, "more": {"deep": True}}], "last": "x"}
     (tmp_path / "report.json").write_text(json.dumps(content, indent=2) + "\n")
-    Report.read(tmp_path / "report.json").write(tmp_path / "again.json")
+    write_record(tmp_path / "again.json", Report.read(tmp_path / "report.json"))
     assert json.loads((tmp_path / "again.json").read_text()) == content
 
 
@@ -96,7 +97,7 @@ def test_record_is_frozen_and_refuses_nan():
 )
 def test_report_files_keep_their_content_when_rewritten(project, tmp_path, record, path):
     values = json.loads((project.root / path).read_text())
-    record.read(project.root / path).write(tmp_path / "again.json")
+    write_record(tmp_path / "again.json", record.read(project.root / path))
     assert json.loads((tmp_path / "again.json").read_text()) == values
 
 

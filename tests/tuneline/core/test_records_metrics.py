@@ -1,12 +1,13 @@
 import pytest
 
 from tuneline.core.records import Metrics
+from tuneline.core.written_records import write_record
 from tuneline.runtime.errors import DataError
 
 
 def test_metrics_round_floats_and_keep_integers(tmp_path):
     path = tmp_path / "metrics" / "evaluate.json"
-    Metrics.of({"rows": 408, "accuracy": 2 / 3}).write(path)
+    write_record(path, Metrics.of({"rows": 408, "accuracy": 2 / 3}))
     assert path.read_text() == '{\n  "rows": 408,\n  "accuracy": 0.666667\n}\n'
     assert Metrics.read(path).values == {"rows": 408, "accuracy": 0.666667}
 

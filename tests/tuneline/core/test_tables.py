@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from tuneline.core.tables import StoredLabels, raw_schema, rebatch, tokenized_schema, write_table
+from tuneline.core.tables import StoredLabels, rebatch, write_table
 from tuneline.runtime.errors import DataError
-from tuneline.tasks import Classification, Multilabel, Regression, read_task
+from tuneline.tasks import Classification, Multilabel, Regression
+from tuneline.tasks.columns import label_type
+from tuneline.tasks.schemas import raw_schema, read_task, tokenized_schema
 
 QUEUES = Classification(("billing", "delivery"))
 SCORE = Regression()
@@ -63,8 +65,8 @@ def test_table_without_label_names_is_refused(tmp_path):
 
 def test_label_schema_has_number_of_outputs_and_arrow_type():
     assert (QUEUES.outputs, SCORE.outputs) == (2, 1)
-    assert QUEUES.label_type == pa.int64()
-    assert SCORE.label_type == pa.float32()
+    assert label_type(QUEUES) == pa.int64()
+    assert label_type(SCORE) == pa.float32()
 
 
 def test_tokenized_split_is_read_without_pandas_and_data_sets_of_many_files(tmp_path):

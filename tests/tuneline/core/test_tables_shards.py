@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.core.tables import SplitReader, raw_schema, shard_file, split_files, write_batches
+from tuneline.core.tables import SplitReader, shard_file, split_files, write_batches
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema
 
 SCHEMA = raw_schema(["text"], Classification(("ham", "spam")))
 

@@ -5,7 +5,8 @@ import json
 
 from tests.tuneline.two_stages import run, sh, skill
 from tuneline.core.yaml_files import read_yaml
-from tuneline.experiments.saved import delete, find_experiment, resolve_revision, saved_experiments
+from tuneline.experiments.applying import delete
+from tuneline.experiments.saved import find_experiment, resolve_revision, saved_experiments
 from tuneline.repository.git import lock_at
 
 

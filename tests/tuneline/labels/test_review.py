@@ -20,10 +20,12 @@ from tests.small_pipeline import write_pipeline
 from tuneline.analysis.corrections import row_keys
 from tuneline.cli import app
 from tuneline.core.records import Timing
-from tuneline.core.tables import raw_schema, write_table
+from tuneline.core.tables import write_table
+from tuneline.core.written_records import write_record
 from tuneline.labels.review import Folds, LabelledRows, choose_model, trust
 from tuneline.params.loading import load_params
 from tuneline.tasks import task_with_names
+from tuneline.tasks.schemas import raw_schema
 
 REVIEW = Path("reports/labels/review.csv")
 TOPICS = {
@@ -172,7 +174,7 @@ def write_results(accuracy: float, over_tfidf: float, seconds: float) -> None:
     Path("metrics").mkdir()
     metrics = {"accuracy": accuracy, "tfidf_accuracy": 0.7, "accuracy_over_tfidf_low": over_tfidf}
     Path("metrics/evaluate.json").write_text(json.dumps(metrics))
-    Timing(outs="", seconds=seconds).write(Path("reports/timing/train.json"))
+    write_record(Path("reports/timing/train.json"), Timing(outs="", seconds=seconds))
 
 
 @pytest.mark.parametrize(

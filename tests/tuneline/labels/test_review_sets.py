@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 from tests.params import write_params
 from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
-from tuneline.core.tables import raw_schema, read_table, write_table
+from tuneline.core.tables import read_table, write_table
 from tuneline.labels.confident_learning import likely_errors, likely_set_errors
 from tuneline.labels.review import Folds, LabelledRows
 from tuneline.params.loading import load_params
 from tuneline.tasks import Multilabel
+from tuneline.tasks.schemas import raw_schema
 
 NAMES = ("billing", "parcel", "urgent")
 WORDS = {

@@ -8,6 +8,7 @@ from tuneline.linear.estimators import linear_model, linear_score
 from tuneline.linear.linear_model import LinearModel, most_rows
 from tuneline.model.pair_features import cosine, pair_features, pair_width
 from tuneline.tasks import Classification, Regression
+from tuneline.tasks.columns import label_type
 
 THREE = Classification(("a", "b", "c"))
 NUMBERS = Regression()
@@ -53,7 +54,7 @@ def test_numbers_are_those_of_the_ridge_regression():
 
 @pytest.mark.parametrize(("labels", "answer"), [(THREE, 2), (NUMBERS, 1.5)])
 def test_rows_with_one_answer_get_it_for_all(labels, answer):
-    vectors, answers = rows((0, 1))[0], np.full(120, answer, dtype=labels.label_type.to_pandas_dtype())
+    vectors, answers = rows((0, 1))[0], np.full(120, answer, dtype=label_type(labels).to_pandas_dtype())
     weight, bias = LinearModel.fit((vectors, answers), (vectors, answers), labels).weights(5, labels)
     assert not weight.any()
     assert (bias.argmax() if labels.names else bias[0]) == answer

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.core.tables import SplitReader, tokenized_schema, write_batches
+from tuneline.core.tables import SplitReader, write_batches
 from tuneline.model.batches import compute_by_length, length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import tokenized_schema
 
 LABELS = Classification(("no", "yes"))
 

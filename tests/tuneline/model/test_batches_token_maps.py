@@ -10,10 +10,11 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.faults.disks import on_full_disk
-from tuneline.core.tables import LABELS, SplitReader, shard_file, tokenized_schema, write_table
+from tuneline.core.tables import LABELS, SplitReader, shard_file, write_table
 from tuneline.model.tokenized_splits import TokenMap
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
+from tuneline.tasks.schemas import tokenized_schema
 
 CLASSES = Classification(("no", "yes"))
 ROWS = [[5, 300], [], [7], [8, 9, 10]]

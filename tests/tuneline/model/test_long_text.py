@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.params import params
+from tuneline.core.written_records import write_record
 from tuneline.model.long_text import LongText, WindowsRecord, cut_head_and_tail, cut_windows, kept_tokens
+from tuneline.model.tokenizer import long_text_beside
 from tuneline.runtime.errors import DataError
 
 
@@ -144,11 +146,11 @@ def test_record_has_only_what_the_way_with_long_texts_uses(tmp_path):
         ("windows", {"windows": tokenize["windows"]}),
     ):
         record = LongText.of(params(tokenize={"long_text": long_text, **tokenize}).tokenize)
-        record.write(tmp_path / "long_text.json")
+        write_record(tmp_path / "long_text.json", record)
         written = json.loads((tmp_path / "long_text.json").read_text())
         assert written == {"long_text": long_text, **values}
-        assert LongText.beside(tmp_path) == record
+        assert long_text_beside(tmp_path) == record
 
 
 def test_tokenizer_without_a_record_truncates(tmp_path):
-    assert LongText.beside(tmp_path).is_truncated
+    assert long_text_beside(tmp_path).is_truncated

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
-from tuneline.model.encoding import Encoder
+from tuneline.model.encoded_columns import Encoder
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.runtime.errors import StageError
 

@@ -10,9 +10,10 @@ from transformers import AutoTokenizer
 from tests.exported_pipeline import LONG_TEXTS, published_pipeline
 from tests.small_pipeline import MAX_LENGTH, WORDS
 from tuneline.core.tables import SplitReader
-from tuneline.model.encoding import Encoder, EncodingError
-from tuneline.model.long_text import LongText
+from tuneline.model.encoded_columns import Encoder
+from tuneline.model.encoding import EncodingError
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.model.tokenizer import long_text_beside
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.text_classifier import TextClassifier
 
@@ -38,7 +39,7 @@ def test_what_becomes_of_long_texts_is_stored_in_the_model_and_beside_it(project
     folder = project / "models/onnx"
     assert deployed.long_text in LONG_TEXTS.values()
     assert ExportRecord.read(folder / "export.json").long_text == deployed.long_text
-    assert LongText.beside(folder) == deployed.long_text
+    assert long_text_beside(folder) == deployed.long_text
     assert json.loads(deployed.classifier.metadata["long_text"])["long_text"] == deployed.long_text.long_text
 
 
@@ -122,7 +123,7 @@ def test_pair_of_two_long_texts_is_refused_with_its_row(tmp_path_factory):
 def test_encoder_of_the_tokenizer_reads_the_same(project, deployed):
     """As the stage ``evaluate`` does it, for behaviour tests."""
     tokenizer = AutoTokenizer.from_pretrained(project / "models/classifier")
-    encoder = Encoder(tokenizer, MAX_LENGTH, True, LongText.beside(project / "models/classifier"))
+    encoder = Encoder(tokenizer, MAX_LENGTH, True, long_text_beside(project / "models/classifier"))
     rows = raw_rows(project)
     ids = [token for row in encoder.encode(rows).token_ids() for token in row]
     assert ids == deployed.encode(rows).values["input_ids"].tolist()

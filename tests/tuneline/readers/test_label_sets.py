@@ -27,7 +27,7 @@ def read(path, sets, policy=STOP, **columns):
     kind = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}[path.suffix]
     source = Input(path, FORMATS[kind].usual)
     bad = BadRows(path.name, source.unit, policy)
-    read_columns = LabelledColumns(("text",), "tags", Multilabel, sets=sets, policy=policy, **columns)
+    read_columns = LabelledColumns(("text",), "tags", Multilabel(()), sets=sets, policy=policy, **columns)
     with open_table(source) as table:
         batches = list(labelled_rows(table, read_columns, bad))
     table = pa.Table.from_batches(batches, read_columns.schema)
@@ -230,7 +230,7 @@ def test_bad_row_shows_the_columns_of_its_labels(tmp_path):
     path = write(tmp_path, ["toxic,obscene", "1,0", "0,2"])
     policy = BadRowPolicy("skip", 1.0)
     bad = BadRows("in.csv", "line", policy, reported.append)
-    columns = LabelledColumns(("text",), "tags", Multilabel, sets=COLUMNS, policy=policy)
+    columns = LabelledColumns(("text",), "tags", Multilabel(()), sets=COLUMNS, policy=policy)
     with open_table(Input(path, FORMATS["csv"].usual)) as table:
         list(labelled_rows(table, columns, bad))
     assert json.loads(reported[0].content) == {"text": "text 2", "toxic": "0", "obscene": "2"}

@@ -4,6 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tuneline.core.hashes import file_hash
+from tuneline.core.written_records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
 from tuneline.results.exported import is_stale, read_comparison
@@ -36,7 +37,7 @@ def compared(tmp_path):
     predictions.write_bytes(b"those of this model")
     record = comparison(fp32=model()).model_copy(update={"predictions": file_hash(predictions)})
     (tmp_path / "reports/compare").mkdir()
-    record.write(tmp_path / "reports/compare/comparison.json")
+    write_record(tmp_path / "reports/compare/comparison.json", record)
     return tmp_path
 
 
@@ -77,7 +78,7 @@ def test_comparison_that_does_not_name_its_predictions_is_that_of_dvc_lock(compa
         compared / "reports/compare/comparison.json",
         md5_of(compared / "reports/predictions.parquet"),
     )
-    comparison(fp32=model()).write(path)
+    write_record(path, comparison(fp32=model()))
     assert read_comparison(compared) is None, "nothing says whose predictions they were"
     write_lock(compared, present, present)
     assert read_comparison(compared) is not None

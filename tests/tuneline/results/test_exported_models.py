@@ -5,10 +5,12 @@ from onnx import TensorProto, helper
 
 from tests.records import export_record
 from tuneline.core.hashes import file_hash
-from tuneline.core.tables import tokenized_schema, write_table
+from tuneline.core.tables import write_table
+from tuneline.core.written_records import write_record
 from tuneline.onnx.usage import TokenizerRecord
 from tuneline.results import page
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import tokenized_schema
 
 
 @pytest.fixture
@@ -34,8 +36,8 @@ def exported(tmp_path, monkeypatch):
     tokenizer = TokenizerRecord(
         file="tokenizer.json", sha256=hashes.pop("tokenizer.json"), truncation_side="right"
     )
-    export_record({"fp32": {"sha256": hashes}}, tokenizer=tokenizer).write(
-        tmp_path / "models/onnx/export.json"
+    write_record(
+        tmp_path / "models/onnx/export.json", export_record({"fp32": {"sha256": hashes}}, tokenizer=tokenizer)
     )
     rows = [[1] * (3 + row % 5) for row in range(50)]
     columns = {"input_ids": rows, "attention_mask": rows, "labels": [0] * 50}

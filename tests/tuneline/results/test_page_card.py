@@ -8,10 +8,12 @@ from typer.testing import CliRunner
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tuneline.cli import app
 from tuneline.core.base_source import PretrainedSource
-from tuneline.core.tables import raw_schema, write_table
-from tuneline.results.page import CARD, PAGE, escape
+from tuneline.core.tables import write_table
+from tuneline.results.page import CARD, PAGE
+from tuneline.results.rendering import escape
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Multilabel
+from tuneline.tasks.schemas import raw_schema
 
 CHECKPOINT = PretrainedSource(
     name="google-bert/bert-base-uncased",

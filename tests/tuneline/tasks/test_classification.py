@@ -10,6 +10,7 @@ from tuneline.linear.estimators import constant_bias, linear_head
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, scale_numbers, task_metrics
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification
+from tuneline.tasks.columns import encoded_predictions, observed_classes, parsed_labels, stored_labels
 
 PAIR, QUEUES = Classification(("no", "yes")), Classification(("a", "b", "c"))
 
@@ -36,7 +37,7 @@ def test_loss_is_finite_for_logits_that_overflow():
 def test_class_that_a_task_does_not_have_becomes_no_label():
     other = Classification(("c", "gone", "a"))
     assert QUEUES.translated(np.array([0, 1, 2]), other).tolist() == [2, -1, 0]
-    assert QUEUES.encoded(pa.chunked_array([["b", "gone"]])).tolist() == [1, -1]
+    assert encoded_predictions(QUEUES, pa.chunked_array([["b", "gone"]])).tolist() == [1, -1]
 
 
 def test_linear_head_of_two_classes_has_the_log_of_the_odds():
@@ -54,11 +55,11 @@ def test_linear_head_makes_a_class_that_was_not_fitted_impossible():
 
 def test_labels_are_stored_as_ids_of_how_they_are_written():
     written = pa.array(["0", "1", None, "7"])
-    assert PAIR.stored(written, ("0", "1")).to_pylist() == [0, 1, None, -1]
+    assert stored_labels(PAIR, written, ("0", "1")).to_pylist() == [0, 1, None, -1]
 
 
 def test_unknown_class_that_a_person_wrote_is_no_valid_label():
-    ids = PAIR.parsed(pa.chunked_array([["yes", "perhaps"]]))
+    ids = parsed_labels(PAIR, pa.chunked_array([["yes", "perhaps"]]))
     assert ids.tolist() == [1, -2]
     assert PAIR.valid(np.array([1, -2, -1, 2])).tolist() == [True, False, False, False]
 
@@ -71,7 +72,7 @@ def test_each_class_is_a_bin_of_its_own():
 
 def test_classes_that_occur_are_observed_and_divide_rows():
     labels = pa.array(["b", None, "a", "b"])
-    assert Classification.observed(labels) == {"a", "b"}
+    assert observed_classes(PAIR, labels) == {"a", "b"}
     assert strata(QUEUES, labels).to_pylist() == [["b"], [], ["a"], ["b"]]
 
 

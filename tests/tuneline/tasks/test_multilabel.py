@@ -7,12 +7,21 @@ import pyarrow as pa
 import pytest
 
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.core.tables import FEATURES, raw_schema
+from tuneline.core.tables import FEATURES
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.params.train import ThresholdParams
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks import Multilabel, read_task
+from tuneline.tasks import Multilabel
+from tuneline.tasks.columns import (
+    array_of,
+    column_of,
+    decoded_predictions,
+    encoded_predictions,
+    parsed_labels,
+    stored_labels,
+)
+from tuneline.tasks.schemas import raw_schema, read_task
 from tuneline.words.label_texts import exact_text, label_text
 
 TASK = Multilabel(("angry", "billing", "technical"))
@@ -38,17 +47,19 @@ def test_rows_that_rightly_get_no_label_are_right():
 
 def test_sets_are_columns_of_ids_and_arrays_of_0_and_1():
     labels = np.array([[1, 0, 1], [0, 0, 0], [-1, -1, -1]], np.int8)
-    column = TASK.column_of(labels)
+    column = column_of(TASK, labels)
     assert column.to_pylist() == [[0, 2], [], [-1]]
-    assert np.array_equal(TASK.array_of(column), labels)
-    assert np.array_equal(TASK.array_of(pa.chunked_array([column, column])), np.concatenate([labels, labels]))
-    assert TASK.array_of(TASK.column_of(labels[:0])).shape == (0, 3)
+    assert np.array_equal(array_of(TASK, column), labels)
+    assert np.array_equal(
+        array_of(TASK, pa.chunked_array([column, column])), np.concatenate([labels, labels])
+    )
+    assert array_of(TASK, column_of(TASK, labels[:0])).shape == (0, 3)
     assert TASK.unlabelled(labels).tolist() == [False, False, True]
 
 
 def test_names_of_a_source_become_ids_in_their_order_and_an_unknown_one_is_missing():
     written = pa.array([["technical", "angry"], [], None, ["angry", "new"]], NAMES)
-    assert TASK.stored(written, TASK.names).to_pylist() == [[0, 2], [], None, [-1]]
+    assert stored_labels(TASK, written, TASK.names).to_pylist() == [[0, 2], [], None, [-1]]
 
 
 def test_table_tells_the_task_its_names_and_its_thresholds():
@@ -94,7 +105,7 @@ def test_text_of_a_set_has_its_names_in_their_order_and_reads_back():
     assert TASK.label_value([1, 0, 1]) == "angry;technical"
     assert label_text(TASK, [0, 0, 0]) == "(none)"
     texts = pa.chunked_array([["technical;angry", "", "angry;unknown", None]])
-    assert TASK.parsed(texts).tolist() == [[1, 0, 1], [0, 0, 0], [-2, -2, -2], [0, 0, 0]]
+    assert parsed_labels(TASK, texts).tolist() == [[1, 0, 1], [0, 0, 0], [-2, -2, -2], [0, 0, 0]]
 
 
 def test_separator_is_one_that_no_name_contains():
@@ -111,7 +122,7 @@ def test_sets_of_another_model_are_translated_by_name():
 
 def test_predictions_in_a_file_read_back_as_lists_and_as_text():
     labels, _ = random_rows(20)
-    lists = TASK.decoded(labels)
+    lists = decoded_predictions(TASK, labels)
     texts = pa.array([cell_text(TASK, names) for names in lists.to_pylist()], pa.string())
-    assert np.array_equal(TASK.encoded(pa.chunked_array([lists])), labels)
-    assert np.array_equal(TASK.encoded(pa.chunked_array([texts])), labels)
+    assert np.array_equal(encoded_predictions(TASK, pa.chunked_array([lists])), labels)
+    assert np.array_equal(encoded_predictions(TASK, pa.chunked_array([texts])), labels)

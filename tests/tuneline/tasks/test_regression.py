@@ -8,6 +8,7 @@ from tuneline.analysis.strata import strata
 from tuneline.metrics.judging import mean_loss
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Regression
+from tuneline.tasks.columns import observed_classes, parsed_labels, stored_labels
 
 NUMBER = Regression()
 
@@ -35,12 +36,12 @@ def test_parameters_of_classes_are_refused(weights, smoothing, key):
 
 
 def test_number_that_a_person_wrote_is_valid_if_it_is_finite():
-    numbers = NUMBER.parsed(pa.chunked_array([["1.5", "much", "inf"]]))
+    numbers = parsed_labels(NUMBER, pa.chunked_array([["1.5", "much", "inf"]]))
     assert NUMBER.valid(numbers).tolist() == [True, False, False]
 
 
 def test_numbers_are_stored_in_32_bits():
-    assert NUMBER.stored(pa.array([0.1, None]), ()).equals(pa.array([0.1, None], pa.float32()))
+    assert stored_labels(NUMBER, pa.array([0.1, None]), ()).equals(pa.array([0.1, None], pa.float32()))
 
 
 def test_numbers_are_binned_at_the_median_of_the_finite_ones():
@@ -51,5 +52,5 @@ def test_numbers_are_binned_at_the_median_of_the_finite_ones():
 
 def test_numbers_are_no_classes_and_in_no_stratum():
     labels = pa.array([1.5, 2.5])
-    assert Regression.observed(labels) == set()
+    assert observed_classes(NUMBER, labels) == set()
     assert strata(NUMBER, labels).to_pylist() == [[], []]

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tuneline.core.written_records import write_record
 from tuneline.readers.rows import MAX_SHARE, Action
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
@@ -65,10 +66,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.cli.evaluate.file_evaluation import evaluate_file, found_model, read_labelled
     from tuneline.cli.evaluate.output import print_evaluation, write_errors, write_page
-    from tuneline.cli.predict import BAD_ROW_OPTIONS, refusing, text_columns
     from tuneline.core.records import Metrics
     from tuneline.params.loading import load_params
+    from tuneline.predict import BAD_ROW_OPTIONS
+    from tuneline.predict.model_choice import text_columns
     from tuneline.readers.rows import BadRowPolicy
+    from tuneline.runtime.errors import refusing
     from tuneline.runtime.terminal import say
 
     params = load_params()
@@ -93,7 +96,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     print_evaluation(result)
     if json is not None:
-        Metrics.of(result.metrics).write(json)
+        write_record(json, Metrics.of(result.metrics))
     if errors is not None:
         say(f"errors: {write_errors(errors, result, params.data):,} rows, {errors}")
     if html is not None:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
-from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.cli.predict.streaming import ModelChoice, RowReport
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import SplitReader
@@ -37,6 +35,9 @@ from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
+from tuneline.predict import BATCH_SIZE, WINDOW
+from tuneline.predict.model_choice import ModelChoice
+from tuneline.predict.skipped_rows import RowReport
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
@@ -50,12 +51,14 @@ from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.runtime.atomic_files import temporary_directory
-from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.runtime.wording import listed
 from tuneline.settings import DriftLimits
+from tuneline.sniffing.decimals import with_decimal
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
+from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
 from tuneline.words.titles import SIMPLE_MODEL_TITLES
 
 PROFILE = CHECKS / "profile.json"
@@ -193,7 +196,7 @@ def read_labelled(
     columns = LabelledColumns(
         tuple(texts),
         label,
-        type(task),
+        task,
         dict.fromkeys(by, "--by"),
         sparse=True,
         policy=policy,
@@ -202,6 +205,8 @@ def read_labelled(
         label_option="--label",
     )
     source = sniffed_input(path, list(columns.options), Told(encoding=encoding), strict=True)
+    if not task.has_classes:
+        source = with_decimal(source, label)
 
     # rows
     unit = source.unit
@@ -219,10 +224,10 @@ def read_labelled(
     labels = rows[LABEL].combine_chunks()
     written: Sequence[str] = ()
     if task.has_classes:
-        written = written_classes(task.output_names, task.observed(labels))
-        labels = task.stored(labels, written)
+        written = written_classes(task.output_names, observed_classes(task, labels))
+        labels = stored_labels(task, labels, written)
     is_known = labels.is_valid().to_numpy(zero_copy_only=False)
-    is_known[is_known] = task.valid(task.array_of(labels.drop_null()))
+    is_known[is_known] = task.valid(array_of(task, labels.drop_null()))
     is_used = np.ones(len(rows), dtype=bool)
     problems = _problems(rows, is_known, texts, label, classes=task.output_names, written=written)
     for index, problem in problems:
@@ -239,7 +244,7 @@ def read_labelled(
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
         groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
         positions=kept[POSITION],
-        labels=task.array_of(labels.filter(pa.array(is_used)).cast(task.label_type)),
+        labels=array_of(task, labels.filter(pa.array(is_used)).cast(label_type(task))),
         unit=unit,
         left_out=bad.count,
     )
@@ -496,6 +501,6 @@ def measure_drift(
     if len(file.labels) < LIMITS.min_rows:
         notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
         return []
-    decoded = model.classifier.task.decoded(predicted)
+    decoded = decoded_predictions(model.classifier.task, predicted)
     counts = RowCounts.of(model.profile, list(file.texts.values()), decoded)
     return drift_measures(model.profile, counts, LIMITS)

@@ -18,10 +18,11 @@ from tuneline.params.params_file import write
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.largest_errors import error_size
-from tuneline.results.page import metric_names, render_report, tiles_of
 from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
+from tuneline.results.rendering import metric_names, render_report, tiles_of
 from tuneline.results.task_words import curves_note
 from tuneline.runtime.atomic_files import replace_file
+from tuneline.tasks.columns import decoded_predictions
 from tuneline.words.spreadsheet import free_names, harmless, write_csv
 from tuneline.words.titles import title_of
 
@@ -94,8 +95,10 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
     added = free_names((file.unit, "label", "predicted", error_size(task)), list(texts))
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
-    columns[added["label"]] = pa.array(task.decoded(predictions.labels[order]).to_pylist())
-    columns[added["predicted"]] = pa.array(task.decoded(predictions.predicted[order]).to_pylist())
+    columns[added["label"]] = pa.array(decoded_predictions(task, predictions.labels[order]).to_pylist())
+    columns[added["predicted"]] = pa.array(
+        decoded_predictions(task, predictions.predicted[order]).to_pylist()
+    )
     columns[added[error_size(task)]] = pa.array(sizes[order].round(6))
     table = pa.table(columns)
 

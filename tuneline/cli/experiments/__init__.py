@@ -100,7 +100,7 @@ def apply(name: Named, force: Force = False) -> None:
 
     `dvc repro` then scores test, once, for this one.
     """
-    from tuneline.experiments.saved import apply_experiment
+    from tuneline.experiments.applying import apply_experiment
 
     root = Path.cwd()
     changed = apply_experiment(root, _found(root, name), force=force)
@@ -115,8 +115,9 @@ def remove(names: Names) -> None:
 
     DVC's cache keeps their files until they are collected.
     """
+    from tuneline.experiments.applying import delete
     from tuneline.experiments.in_progress import remove_unfinished, unfinished
-    from tuneline.experiments.saved import delete, find_experiment
+    from tuneline.experiments.saved import find_experiment
 
     root = Path.cwd()
     for name in names:

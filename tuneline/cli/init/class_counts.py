@@ -214,7 +214,7 @@ def _labelled(
     columns = LabelledColumns(
         decision.text_columns,
         decision.label_column,
-        TASKS[decision.task],
+        unnamed_task(decision.task),
         others=others,
         sparse=True,
         policy=file.policy,

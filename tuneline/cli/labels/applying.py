@@ -20,7 +20,8 @@ from tuneline.readers.tables import Layout
 from tuneline.readers.text import open_text
 from tuneline.runtime.errors import DataError, InputError
 from tuneline.runtime.wording import first_lines, listed
-from tuneline.tasks import read_task
+from tuneline.tasks.columns import labels_of
+from tuneline.tasks.schemas import read_task
 from tuneline.words.label_texts import exact_text, unknown_names
 from tuneline.words.spreadsheet import delimiter, free_names
 
@@ -172,7 +173,7 @@ class MergedCorrections:
                 hashes = row_keys([batch[name] for name in self.text_columns])
                 is_wanted = pc.is_in(hashes, value_set=wanted)
                 chosen = batch.filter(is_wanted)
-                labels = self.schema.labels_of(chosen[LABELS])
+                labels = labels_of(self.schema, chosen[LABELS])
                 rows = zip(hashes.filter(is_wanted).to_pylist(), chosen.to_pylist(), labels, strict=True)
                 for key, row, label in rows:
                     self.texts[key] = tuple(row[name] for name in self.text_columns)

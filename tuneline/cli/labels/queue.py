@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_keys, words
-from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
-from tuneline.cli.predict.streaming import ModelChoice, good_rows, windows
-from tuneline.core.tables import LABELS, UNLABELLED
+from tuneline.core.tables import LABELS
 from tuneline.labels.ranking import by_doubt, margin, named_scores
 from tuneline.model.encoding import EncodingError
 from tuneline.params import DataParams
 from tuneline.paths import CHECKS, CLASSIFIER, RAW, REFERENCE_PROFILE, SOURCE
+from tuneline.predict import BATCH_SIZE, WINDOW
+from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.predict.scored import ScoredFile, open_archived, scored_files
+from tuneline.predict.streaming import good_rows, windows
 from tuneline.readers.files import is_url
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.inputs import InputColumns, Row, open_rows
@@ -40,11 +41,13 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import Input, open_table
 from tuneline.reports.checks import Profile, Words
-from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import progress, say
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.files import sniffed_input
-from tuneline.tasks import TASKS, Task, trained_task
+from tuneline.tasks import TASKS, Task, trained_task, unnamed_task
+from tuneline.tasks.columns import label_texts
+from tuneline.tasks.task import UNLABELLED
 from tuneline.words.label_texts import unfilled_cell
 from tuneline.words.spreadsheet import ENCODING, LONGEST_FIELD, delimiter, free_names, write_csv
 
@@ -254,7 +257,6 @@ def labelled_keys(data: DataParams) -> Keys:
     Files without the text columns or the label column are other data, and rows that cannot be read have no
     label.
     """
-    kind = TASKS[data.task]
     texts = tuple(data.text_columns)
     if data.source == "files" and not is_url(data.path or ""):
         folder = Path(data.path or ".")
@@ -264,7 +266,9 @@ def labelled_keys(data: DataParams) -> Keys:
     else:
         folder = RAW
         label = LABELS
-    columns = LabelledColumns(texts, label, kind, sparse=True, policy=LEFT_OUT, sets=data.label_sets)
+    columns = LabelledColumns(
+        texts, label, unnamed_task(data.task), sparse=True, policy=LEFT_OUT, sets=data.label_sets
+    )
 
     entries = folder.rglob("[!.]*")
     files = sorted(path for path in entries if path.is_file() and path.name.endswith(ENDINGS))
@@ -279,7 +283,7 @@ def _keys_of_labelled(source: Input, columns: LabelledColumns) -> Iterator[Keys]
     try:
         with open_table(source) as table:
             for batch in labelled_rows(table, columns, BadRows(table.name, source.unit, LEFT_OUT)):
-                is_missing = pc.is_in(columns.kind.label_texts(batch[LABEL]), NO_LABEL)
+                is_missing = pc.is_in(label_texts(columns.task, batch[LABEL]), NO_LABEL)
                 labelled = batch.filter(pc.invert(is_missing))
                 texts = labelled.columns[: len(columns.texts)]
                 yield same_text_keys([pc.fill_null(text, "") for text in texts])

@@ -3,16 +3,15 @@
 Imports no torch, which would take seconds to start.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from tuneline.predict import BAD_ROW_OPTIONS, BATCH_SIZE, WINDOW, Kind
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
-from tuneline.runtime.errors import DataError, InputError, StageError, UnreadableError
+from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
     from tuneline.onnx.text_classifier import TextClassifier
@@ -20,15 +19,6 @@ if TYPE_CHECKING:
     from tuneline.readers.tables import Format, Input
     from tuneline.sniffing.files import Told
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
-"""Format of the output."""
-
-BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
-"""Options that leave out bad rows and limit their share, for messages."""
-BATCH_SIZE = 32
-"""Default rows per forward pass."""
-WINDOW = 4096
-"""Default rows in memory."""
 FILES_HELP = (
     "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files;"
     " - for standard input"
@@ -131,7 +121,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full
     disk.
     """
-    from tuneline.cli.predict.batch import (
+    from tuneline.engines import EngineOptions
+    from tuneline.predict.batch import (
         BatchPrediction,
         Part,
         ResultFolder,
@@ -140,9 +131,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
         named_sources,
         named_target,
     )
-    from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
-    from tuneline.cli.predict.writing import PredictionOutput
-    from tuneline.engines import EngineOptions
+    from tuneline.predict.model_choice import ModelChoice, text_columns
+    from tuneline.predict.streaming import StreamOptions, predict_and_say
+    from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
     from tuneline.readers.inputs import InputColumns
     from tuneline.readers.tables import open_table
@@ -227,7 +218,7 @@ def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...]
 
     A stream is not read ahead, so nothing of it is detected.
     """
-    from tuneline.cli.predict.batch import is_stream
+    from tuneline.predict.batch import is_stream
     from tuneline.readers.formats import format_of
     from tuneline.readers.tables import COMMAND_OPTIONS, Input
     from tuneline.sniffing.files import sniffed_input
@@ -236,21 +227,6 @@ def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...]
         return sniffed_input(source, texts, told, COMMAND_OPTIONS, limits)
     file_format = told.format or format_of(source, "--input-format")
     return Input(source, file_format.usual.told(told.layout), limits)
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Turn a ``DataError`` into an ``InputError``, whose exit status says that the input is invalid.
-
-    For blocks that read nothing but the input: there the model is loaded, and the writer raises
-    ``StageError``.
-    """
-    try:
-        yield
-    except UnreadableError:
-        raise
-    except DataError as error:
-        raise InputError(error.problem, error.hint) from None
 
 
 def check_options(delimiter: str | None, encoding: str | None, engine: str, workers: int | None) -> None:
@@ -286,23 +262,3 @@ def check_deciding_window(deciding_window: bool, model: "TextClassifier") -> Non
             "--deciding-window: this model reads a text in one window.",
             "Train with tokenize.long_text: windows, or leave out the option.",
         )
-
-
-def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that hold the text: named by ``--text``, else as in training.
-
-    Raises:
-        StageError: ``--text`` names more or fewer columns than the model takes.
-    """
-    if not named:
-        return trained
-    if len(named) != len(trained):
-        if len(trained) == 1:
-            required = "one text, as in --text body"
-        else:
-            required = "two texts, as in --text subject --text body"
-        raise StageError(
-            f"--text: {len(named)} given, but the model takes {required}.",
-            f"It was trained on {' and '.join(trained)}.",
-        )
-    return tuple(named)

@@ -19,6 +19,7 @@ from tests.small_pipeline import tiny_model
 from tests.stages.tokenize.raw_splits import write_raw
 from tests.tokenizer_families import FAMILIES
 from tuneline.core.provenance import StageProvenance, provenance_file
+from tuneline.core.written_records import write_record
 from tuneline.onnx.text_classifier import TextClassifier
 
 ROWS = [(text, TEXTS[position] or "x") for position, text in enumerate(TEXTS, start=-1)]
@@ -72,7 +73,7 @@ def test_every_stage_reads_the_tokens_of_the_checkpoint(family, tmp_path, monkey
 
     # export and predict
     for stage in stages.export.__main__.EARLIER_STAGES:
-        StageProvenance(parameters={}, code="c" * 64, libraries={}).write(provenance_file(stage))
+        write_record(provenance_file(stage), StageProvenance(parameters={}, code="c" * 64, libraries={}))
     (tmp_path / "data/raw/source.json").write_text(
         json.dumps({"source": "sample", "splits": {}, "label_names": ["no", "yes"]})
     )

@@ -12,10 +12,12 @@ from tests.shards import into_shards
 from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
 from tuneline.core.hashes import split_hash
-from tuneline.core.tables import failing_rows_schema, raw_schema, shard_file, split_files, write_table
+from tuneline.core.tables import failing_rows_schema, shard_file, split_files, write_table
+from tuneline.core.written_records import write_record
 from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
 from tuneline.reports.checks import Checks
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import raw_schema
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
 DROPPED = Path("data/corrections/dropped.csv")
@@ -46,8 +48,9 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     FAILING_ROWS.mkdir(parents=True)
     into_shards(RAW, rows=3)
     hashes = {split: split_hash(split_files(RAW, split)) for split in SPLITS}
-    Checks(passed=True, errors=0, warnings=0, metrics={}, not_run=[], raw_sha256=hashes, checks=[]).write(
-        CHECKS / "checks.json"
+    write_record(
+        CHECKS / "checks.json",
+        Checks(passed=True, errors=0, warnings=0, metrics={}, not_run=[], raw_sha256=hashes, checks=[]),
     )
     write_rows("leakage", LEAKS)
     write_rows("duplicates", COPIES)

@@ -17,6 +17,7 @@ from tuneline.cli import app
 from tuneline.cli import doctor as checks
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.launch import launch_file
+from tuneline.core.written_records import write_record
 from tuneline.params.loading import load_params
 from tuneline.repository.dvc import cached_objects, read_lock
 from tuneline.repository.site_cache import make_private
@@ -150,7 +151,7 @@ def test_checkpoint_of_the_hub_in_offline_mode_is_a_warning_until_it_is_in_the_p
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert checks.check_base_model(checkout, params).level == "warning"
     source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
-    BaseSource(checkpoint=source, tokenizer=source).write(checkout / "models/base/source.json")
+    write_record(checkout / "models/base/source.json", BaseSource(checkpoint=source, tokenizer=source))
     assert checks.check_base_model(checkout, params).level == "ok"
 
 

@@ -4,6 +4,7 @@ from tests.params import params
 from tests.records import export_record
 from tuneline.cli import doctor as machine
 from tuneline.core.launch import Devices
+from tuneline.core.written_records import write_record
 
 GB = 2**30
 
@@ -102,7 +103,7 @@ def test_broken_launch_configuration_is_an_error(checkout):
 
 
 def int8_results(folder, model):
-    export_record({"fp32": {}, **model}).write(folder / "export.json")
+    write_record(folder / "export.json", export_record({"fp32": {}, **model}))
     return [(result.level, result.message) for result in machine.check_int8(folder)]
 
 

@@ -26,8 +26,9 @@ from tests.small_pipeline import QUEUES
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.analysis.drift import Distribution
 from tuneline.cli import app
-from tuneline.cli.predict.streaming import ModelChoice
 from tuneline.core.tables import write_numbers
+from tuneline.core.written_records import write_record
+from tuneline.predict.model_choice import ModelChoice
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.repository.dvc import folder_hash
 from tuneline.runtime.errors import InputError
@@ -276,15 +277,18 @@ def test_drift_from_the_training_data_is_measured(project):
     for counted, message in ((lengths, "length of texts, PSI"), (lengths + 500, "length of texts, PSI")):
         train = SplitProfile(rows=250, labels=None, characters=Distribution.of_numbers(counted), words=words)
         Path("reports/checks").mkdir(parents=True, exist_ok=True)
-        Profile(version=1, labels=QUEUES, splits={"train": train}).write(Path("reports/checks/profile.json"))
+        write_record(
+            Path("reports/checks/profile.json"), Profile(version=1, labels=QUEUES, splits={"train": train})
+        )
         write_csv("fresh.csv", rows)
         done = run("fresh.csv")
         assert ("The texts drifted from the training data: " + message in done.output) == (
             counted is not lengths
         ), done.output
         assert ("No drift from the training data." in done.output) == (counted is lengths)
-    Profile(version=1, labels=QUEUES, splits={"train": train.model_copy(update={"labels": labels})}).write(
-        Path("reports/checks/profile.json")
+    write_record(
+        Path("reports/checks/profile.json"),
+        Profile(version=1, labels=QUEUES, splits={"train": train.model_copy(update={"labels": labels})}),
     )
     assert "predicted labels, PSI" in run("fresh.csv").output
     write_csv("fresh.csv", rows[:50])

@@ -17,7 +17,7 @@ from tuneline.cli.init import make_plan
 from tuneline.cli.init.planning import OpenQuestionError, UserChoices
 from tuneline.params.loading import load_params
 from tuneline.runtime.errors import DataError
-from tuneline.tasks import read_task
+from tuneline.tasks.schemas import read_task
 
 TAGS = ["billing", "delivery", "quality", "refund"]
 WORDS = "the parcel came late and the box was broken so we sent it back to you".split()

@@ -18,6 +18,7 @@ from tests.tuneline.scored_files import write_scored
 from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import text_keys
 from tuneline.cli import app
+from tuneline.core.written_records import write_record
 from tuneline.paths import REFERENCE_PROFILE
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.runtime.errors import InputError
@@ -41,8 +42,9 @@ def run(tmp_path, monkeypatch) -> Callable[..., Result]:
     words = Words(hashes=[f"{key:016x}" for key in text_keys(pa.array(COMMON)).tolist()], known=0.9)
     train = SplitProfile(rows=2, labels=None, characters=Distribution((), (2,)), words=words)
     (tmp_path / REFERENCE_PROFILE.parent).mkdir(parents=True)
-    Profile(version=1, labels=["billing", "parcel"], splits={"train": train}).write(
-        tmp_path / REFERENCE_PROFILE
+    write_record(
+        tmp_path / REFERENCE_PROFILE,
+        Profile(version=1, labels=["billing", "parcel"], splits={"train": train}),
     )
 
     def run(*words: object) -> Result:

@@ -15,7 +15,7 @@ from tuneline.readers.formats import data_input
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRows
 from tuneline.readers.tables import open_table
-from tuneline.tasks import TASKS
+from tuneline.tasks import unnamed_task
 
 NAMES = ("billing", "parcel")
 QUEUE = Path("reports/labels/queue.csv")
@@ -80,7 +80,7 @@ def test_rows_that_nobody_filled_in_have_no_label_and_are_not_the_empty_set():
     run()
     params = load_params().data
     columns = LabelledColumns(
-        ("text",), params.label_column, TASKS["multilabel"], sparse=True, sets=params.label_sets
+        ("text",), params.label_column, unnamed_task("multilabel"), sparse=True, sets=params.label_sets
     )
     source = data_input(QUEUE, params.files)
     with open_table(source) as table:

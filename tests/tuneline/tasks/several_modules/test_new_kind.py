@@ -21,8 +21,9 @@ from tuneline.core.task_kinds import TASK_KINDS
 from tuneline.params.loading import load_params
 from tuneline.runtime.errors import ParamsError
 from tuneline.settings import PromotionPolicy
-from tuneline.tasks import TASKS, read_task, register
+from tuneline.tasks import TASKS, register
 from tuneline.tasks.probabilities import probabilities
+from tuneline.tasks.schemas import read_task
 
 RATINGS = ("poor", "fair", "good")
 STAGES = ("base", "download", "tokenize", "baseline", "train", "evaluate", "export", "compare")

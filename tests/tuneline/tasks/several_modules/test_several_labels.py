@@ -19,7 +19,9 @@ from tests.params import write_params
 from tests.several_labels import DATA, MODEL, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
 from tuneline.core.tables import read_table
 from tuneline.params.train import ThresholdParams
-from tuneline.tasks import Multilabel, read_task
+from tuneline.tasks import Multilabel
+from tuneline.tasks.columns import array_of
+from tuneline.tasks.schemas import read_task
 
 STAGES = (
     "base",
@@ -136,15 +138,15 @@ def test_predictions_follow_the_thresholds_that_the_model_stores(project):
     assert task.thresholds == thresholds
     logits = np.array(table["logits"].to_pylist(), np.float32)
     expected = 1 / (1 + np.exp(-logits.astype(float))) > np.array(thresholds)
-    assert (task.array_of(table["prediction"]) == expected).all()
+    assert (array_of(task, table["prediction"]) == expected).all()
 
 
 def test_metrics_of_validation_are_of_rows_that_did_not_choose_the_thresholds_that_decide_them(project):
     table = read_table(project / "reports/validation.parquet")
     task = read_task(table.schema, "label")
-    labels = task.array_of(table["label"])
+    labels = array_of(task, table["label"])
     logits = np.array(table["logits"].to_pylist(), np.float32)
-    predictions = task.array_of(table["prediction"])
+    predictions = array_of(task, table["prediction"])
     assert (predictions == cross_fitted(task, logits, labels, ThresholdParams())).all()
 
     metrics = json.loads((project / "metrics/train.json").read_text())

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from tuneline.cli.predict import batch, jobs
+from tuneline.predict import batch, jobs
 
 _predict_task, _predict_job = batch.predict_task, jobs.predict_job
 

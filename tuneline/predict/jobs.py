@@ -10,12 +10,12 @@ from contextlib import ExitStack, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.cli.predict import BATCH_SIZE, WINDOW, refusing
 from tuneline.engines import engine, map_tasks
+from tuneline.predict import BATCH_SIZE, WINDOW
 from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
 from tuneline.readers.rows import BadRowPolicy, Limits
 from tuneline.runtime.disk_errors import explain_disk_errors
-from tuneline.runtime.errors import InputError, StageError
+from tuneline.runtime.errors import InputError, StageError, refusing
 from tuneline.runtime.terminal import say, say_exception
 
 
@@ -30,7 +30,7 @@ class Job:
 
 def main() -> None:
     """Predict all files; exit with an error only if the model or the engine cannot be used."""
-    from tuneline.cli.predict.streaming import ModelChoice
+    from tuneline.predict.model_choice import ModelChoice
 
     options = JobOptions(**json.loads(sys.argv[1]))
     jobs = [
@@ -66,8 +66,9 @@ def predict_job(job: Job) -> tuple[int, str]:
 
 def run_job(job: Job) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
-    from tuneline.cli.predict.streaming import ModelChoice, StreamOptions, predict_and_say
-    from tuneline.cli.predict.writing import PredictionOutput
+    from tuneline.predict.model_choice import ModelChoice
+    from tuneline.predict.streaming import StreamOptions, predict_and_say
+    from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.inputs import InputColumns
 
     path, options = Path(job.path), job.options
@@ -103,8 +104,7 @@ def run_job(job: Job) -> int:
 
 
 if __name__ == "__main__":
-    from tuneline.cli.predict import (
-        jobs,  # noqa: PLW0406 - by its name, by which a worker of an engine imports it
-    )
+    # by its name, by which a worker of an engine imports it
+    from tuneline.predict import jobs  # noqa: PLW0406
 
     jobs.main()

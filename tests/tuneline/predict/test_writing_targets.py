@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.cli.predict.writing import check_target, descriptor, open_target
+from tuneline.predict.writing import check_target, descriptor, open_target
 from tuneline.runtime.errors import StageError
 
 
@@ -110,7 +110,7 @@ def test_open_file_is_appended_to_and_not_replaced(tmp_path):
     log.write_text("before\n")
     before = log.stat().st_ino
     code = (
-        "from pathlib import Path; from tests.tuneline.cli.predict.test_writing_targets import write;"
+        "from pathlib import Path; from tests.tuneline.predict.test_writing_targets import write;"
         " write(Path('/dev/stdout'))"
     )
     with log.open("ab") as stdout:

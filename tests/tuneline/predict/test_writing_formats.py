@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, json_line, open_writer
+from tuneline.predict.writing import OutputColumns, PredictionOutput, json_line, open_writer
 from tuneline.readers.delimited import CSV, DelimitedReader
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows

@@ -1,66 +1,24 @@
 """Predictions of a deployed model for a stream of rows, with one window of rows in memory at a time."""
 
-import functools
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from tuneline.cli.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.onnx.usage import exported_file
+from tuneline.predict.skipped_rows import RowReport
+from tuneline.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import Input
 from tuneline.runtime.terminal import progress, say
-
-SATURATION_WARNING = (
-    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI"
-    " instructions). They are multiplied in a slower way that does not clip; other programs need"
-    " session.x64quantprecision=1 for that. export.int8.reduce_range: true makes a model for every processor."
-)
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    """The model of a prediction.
-
-    Attributes:
-        path: A folder that the stage ``compare`` published, or one ONNX file in it.
-        precision: Precision of the model in a folder; ``None`` for fp32.
-        threads: Threads per operator; ``None`` for all cores that the process may use.
-    """
-
-    path: Path
-    precision: str | None = None
-    threads: int | None = None
-
-    @functools.lru_cache(maxsize=1)  # noqa: B019 - a worker loads the model once for all its tasks
-    def load(self) -> TextClassifier:
-        """Load the model, once in a process."""
-        return TextClassifier.load(self.path, self.precision, self.threads)
-
-    def load_and_warn(self) -> TextClassifier:
-        """Load the model as ``load`` does, and warn if its products are slow on this processor."""
-        model = self.load()
-        if model.classifier.exact_products:
-            say(SATURATION_WARNING, error=True)
-        return model
-
-    def file(self) -> Path:
-        """Return the ONNX file; a ``StageError`` if it or another file of the model is missing or damaged."""
-        return exported_file(self.path, self.precision)
-
 
 WINDOW_CHARACTERS = 1 << 22
 """Characters from which a window has no more rows, however few it has.
 
 A tokenizer takes about 60 bytes of memory for each character.
 """
-REPORTED = 20
-"""Skipped rows that are reported one by one; rows after them are only counted."""
 
 
 @dataclass(frozen=True)
@@ -237,18 +195,3 @@ def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterat
         bad.add(row.problem, place)
         if report:
             printed.add(f"skipped {place}: {row.problem.message}")
-
-
-class RowReport:
-    """Prints the first ``REPORTED`` skipped rows one by one."""
-
-    def __init__(self) -> None:
-        self._lines = 0
-
-    def add(self, line: str) -> None:
-        """Print a line, if it is one of the first ``REPORTED``."""
-        self._lines += 1
-        if self._lines <= REPORTED:
-            say(line, error=True)
-        if self._lines == REPORTED:
-            say("(further bad rows are counted, but not reported)", error=True)

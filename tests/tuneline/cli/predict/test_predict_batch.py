@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.tuneline.cli.predict import killing
 from tests.tuneline.cli.predict.conftest import lines_of
 from tests.tuneline.cli.predict.test_predict_process import tuneline
-from tuneline.cli.predict import batch
+from tests.tuneline.predict import killing
+from tuneline.predict import batch
 
 ROWS = 70
 

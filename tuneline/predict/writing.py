@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.cli.predict import Kind
 from tuneline.core.tables import ROW_GROUP
+from tuneline.predict import Kind
 from tuneline.predict.prediction_columns import (
     cell_text,
     json_prediction,

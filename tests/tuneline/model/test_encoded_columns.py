@@ -12,10 +12,11 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
-from tuneline.core.tables import tokenized_schema
-from tuneline.model import encoding
-from tuneline.model.encoding import Encoder, EncodingCounts, EncodingError, encode_batch, encode_rows
+from tuneline.model import encoded_columns
+from tuneline.model.encoded_columns import Encoder, EncodingCounts, encode_rows
+from tuneline.model.encoding import EncodingError, encode_batch
 from tuneline.tasks import Classification
+from tuneline.tasks.schemas import tokenized_schema
 
 LABELS = Classification(("no", "yes"))
 TEXT = st.lists(
@@ -134,8 +135,8 @@ def test_tokenizer_without_token_types_gives_no_token_type_ids(wordpiece):
 
 @pytest.mark.parametrize("sizes", [[25], [1] * 25, [3, 0, 11, 2, 9]])
 def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch):
-    monkeypatch.setattr(encoding, "ENCODED_AT_A_TIME", 4)
-    monkeypatch.setattr(encoding, "ROW_GROUP", 8)
+    monkeypatch.setattr(encoded_columns, "ENCODED_AT_A_TIME", 4)
+    monkeypatch.setattr(encoded_columns, "ROW_GROUP", 8)
     texts = sentences(25)
     starts = np.cumsum([0, *sizes])
     rows = (batch(texts[start:stop]).cast(batch(texts).schema) for start, stop in itertools.pairwise(starts))
@@ -191,8 +192,8 @@ def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_
 
 
 def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runaway, monkeypatch):
-    monkeypatch.setattr(encoding, "ENCODED_AT_A_TIME", 4)
-    monkeypatch.setattr(encoding, "ROW_GROUP", 8)
+    monkeypatch.setattr(encoded_columns, "ENCODED_AT_A_TIME", 4)
+    monkeypatch.setattr(encoded_columns, "ROW_GROUP", 8)
     rows = iter([batch([*sentences(9), RUNAWAY, "parcel"])])
     with pytest.raises(EncodingError) as raised:
         list(

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.cli.predict import BAD_ROW_OPTIONS
-from tuneline.cli.predict.streaming import REPORTED, WINDOW_CHARACTERS, good_rows, windows
+from tuneline.predict import BAD_ROW_OPTIONS
+from tuneline.predict.skipped_rows import REPORTED
+from tuneline.predict.streaming import WINDOW_CHARACTERS, good_rows, windows
 from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.runtime.errors import DataError

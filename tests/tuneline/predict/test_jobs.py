@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.runaway import TEXT, make_runaway
-from tests.tuneline.cli.predict import killing
-from tests.tuneline.cli.predict.conftest import PAIR
-from tuneline.cli.predict import jobs
+from tests.tuneline.cli.predict.conftest import PAIR, published
+from tests.tuneline.predict import killing
+from tuneline.predict import jobs
 from tuneline.readers.rows import DEFAULT_LIMITS, MB
 
 LIMITS = {
@@ -21,6 +21,12 @@ LIMITS = {
     "max_row_group_mb": DEFAULT_LIMITS.row_group // MB,
     "max_unpacked_mb": DEFAULT_LIMITS.unpacked // MB,
 }
+
+
+@pytest.fixture(scope="module")
+def classification(tmp_path_factory):
+    """Return a project with a classifier of (subject, body) into three queues."""
+    return published(tmp_path_factory, "classification")
 
 
 @pytest.fixture

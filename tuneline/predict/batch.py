@@ -17,26 +17,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tuneline.cli.predict import Kind
-from tuneline.cli.predict.streaming import (
-    ModelChoice,
-    RowReport,
-    StreamOptions,
-    TaskResult,
-    predict_file,
-    say_summary,
-    say_truncated,
-)
-from tuneline.cli.predict.writing import (
+from tuneline.core.hashes import content_key, file_hash
+from tuneline.core.records import OMITTED, Record
+from tuneline.core.written_records import write_record
+from tuneline.engines import EngineOptions, map_tasks
+from tuneline.predict import Kind
+from tuneline.predict.model_choice import ModelChoice
+from tuneline.predict.skipped_rows import RowReport
+from tuneline.predict.streaming import StreamOptions, TaskResult, predict_file, say_summary, say_truncated
+from tuneline.predict.writing import (
     OutputColumns,
     PredictionOutput,
     check_target,
     descriptor,
     open_writer,
 )
-from tuneline.core.hashes import content_key, file_hash
-from tuneline.core.records import OMITTED, Record
-from tuneline.engines import EngineOptions, map_tasks
 from tuneline.readers.files import (
     DataFile,
     RemoteFile,
@@ -371,7 +366,7 @@ class ResultFolder:
     def write(self, name: str, record: ResultRecord) -> None:
         """Record a result."""
         if isinstance(self.place, Path):
-            record.write(self.place / RECORDS / f"{name}.json")
+            write_record(self.place / RECORDS / f"{name}.json", record)
             return
         with self._storage() as (files, path):
             files.pipe_file(f"{path}/{RECORDS}/{name}.json", record.model_dump_json().encode())
