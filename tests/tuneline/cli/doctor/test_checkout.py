@@ -271,6 +271,18 @@ def test_lock_of_a_killed_dvc_whose_number_another_process_has_is_an_error(pipel
     assert checks.check_pipeline(pipeline) == checks.ok("the pipeline is up to date")
 
 
+@pytest.mark.parametrize("content", [b"", b'{"write": {"/project/b.t'])
+def test_damaged_rwlock_is_an_error_with_the_command_that_repairs_it(pipeline, content):
+    (pipeline / ".dvc/tmp/rwlock").write_bytes(content)
+    result = checks.check_pipeline(pipeline)
+    assert result.level == "error"
+    assert ".dvc/tmp/rwlock is damaged" in result.message
+    command = result.hint.rpartition(": ")[2]
+    assert command == "rm .dvc/tmp/rwlock"
+    subprocess.run(command.split(), cwd=pipeline, check=True)
+    assert checks.check_pipeline(pipeline).level != "error"
+
+
 def test_checkout_that_cannot_be_written_is_an_error(pipeline):
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && cd "$0" && exec "$@"'
     code = (
