@@ -53,6 +53,10 @@ if TYPE_CHECKING:
 
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM"
 """Start of the names of the settings of the service that removes old runs."""
+KEEP_EVENTS = "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_MAX_FLUSH_RETRIES"
+"""Setting of the attempts to write an event, after which Prefect drops it; meanwhile it waits in memory."""
+ATTEMPTS = 100_000
+"""Attempts every few seconds: the database may be away for days."""
 ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -72,6 +76,7 @@ def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
         sys.exit(visible(str(error)))
     for name, value in vacuum(settings.retention.prefect_days).items():
         os.environ.setdefault(name, value)
+    os.environ.setdefault(KEEP_EVENTS, str(ATTEMPTS))
     from prefect.server.api import server  # reads the settings when it is imported
     from prefect.server.database import provide_database_interface
     from prefect.settings import get_current_settings
@@ -103,6 +108,7 @@ def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
     _answer_ready(application, schedules)
     outages = Outages()
     outages.answer_requests(application)
+    outages.keep_task_runs()
     _watch(application, schedules, outages, restart, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for
     # a host name of their own.
@@ -204,6 +210,7 @@ def _watch(
             try:
                 yield state
             finally:
+                outages.end()
                 for task in watching:
                     task.cancel()
 

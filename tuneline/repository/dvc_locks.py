@@ -48,7 +48,7 @@ class LockHolder:
         return self.command is not None and not self.is_running
 
 
-def is_damaged(root: Path) -> bool:
+def is_rwlock_damaged(root: Path) -> bool:
     """Return True if ``RWLOCK`` of a working tree is there, but was not written to its end."""
     try:
         json.loads((root / RWLOCK).read_bytes())

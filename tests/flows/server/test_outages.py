@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from flows.server.outages import MAINTENANCE, Outages, is_outage
+from flows.server.outages import MAINTENANCE, Outages, is_database_outage
 from tests.flows.prefect_server import free_port
 
 
@@ -22,6 +23,12 @@ async def refused() -> None:
 async def full() -> None:
     """Write more than there is room for."""
     await ask("sqlite+aiosqlite://", "PRAGMA max_page_count = 1", "CREATE TABLE run (name)")
+
+
+async def full_disk() -> None:
+    """Write to a disk that is full."""
+    with Path("/dev/full").open("wb") as file:
+        file.write(b"1")
 
 
 async def wrong() -> None:
@@ -51,12 +58,13 @@ def error_of(asking: Callable) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("asking", "outage"), [(refused, True), (full, True), (wrong, False), (other_connection, False)]
+    ("asking", "outage"),
+    [(refused, True), (full, True), (full_disk, True), (wrong, False), (other_connection, False)],
 )
 def test_outage_is_told_from_other_errors(asking, outage):
     error = error_of(asking)
-    assert is_outage(error) is outage
-    assert is_outage(ExceptionGroup("unhandled errors in a TaskGroup", [error])) is outage
+    assert is_database_outage(error) is outage
+    assert is_database_outage(ExceptionGroup("unhandled errors in a TaskGroup", [error])) is outage
 
 
 @pytest.fixture

@@ -67,6 +67,9 @@ def test_database_that_is_away_beyond_the_end_of_a_training_delays_its_run(tmp_p
         assert [state.name for state in served.states(run)][-2:] == ["Running", "Completed"]
         assert f"runs/{ended.end_time:%Y-%m-%d}-{ended.name}" in sh("git", "branch", cwd=toy.root)
         served.wait_for_line(run, "train: 300/300")
+        until(
+            lambda: all(task.state.is_final() for task in served.tasks(run).values()), 60, "all tasks to end"
+        )
         assert worker.poll() is None, "it takes the next run"
         for log in served.logs.glob("*.log"):
             text = log.read_text()
