@@ -7,6 +7,7 @@ maintenance, for which its clients wait without end, and prints one line a minut
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import sqlite3
@@ -131,4 +132,8 @@ class Outages(logging.Filter):
         if isinstance(error, DBAPIError):
             error = error.orig
         reason = visible(f"{type(error).__name__}: {error}")
-        say(f"The server cannot use its database: {reason}. Runs and workers wait until it can.", error=True)
+        with contextlib.suppress(OSError):  # the log may be on the same full disk
+            say(
+                f"The server cannot use its database: {reason}. Runs and workers wait until it can.",
+                error=True,
+            )

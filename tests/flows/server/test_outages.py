@@ -1,6 +1,7 @@
 """Errors of a database that is away or has no room are told from others, answered and printed once."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -109,3 +110,13 @@ def test_log_has_no_traceback_of_an_outage(capsys):
     assert "disk is full" in printed
     assert "no such table: run" in printed, "other errors are logged as before"
     assert printed.count("Failed") == 1
+
+
+def test_log_on_the_full_disk_stops_nobody(monkeypatch):
+    answers = []
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as log:
+        monkeypatch.setattr("sys.stderr", log)
+        error = error_of(full)
+        record = logging.LogRecord("server", logging.ERROR, "", 0, "", (), (type(error), error, None))
+        answers.append(Outages().filter(record))
+    assert answers == [False]
