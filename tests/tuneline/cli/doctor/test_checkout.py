@@ -225,6 +225,7 @@ def test_pipeline_is_up_to_date_until_an_input_changes(pipeline):
     (pipeline / "a.txt").write_text("two\n")
     result = checks.check_pipeline(pipeline)
     assert (result.level, result.message) == ("warning", "not up to date: copy")
+    (pipeline / "a.txt").write_text("one\n")  # for the other tests
 
 
 def test_lock_of_a_running_dvc_is_a_warning(pipeline):
