@@ -17,6 +17,7 @@ user could create a deployment, which a worker executes. This application is the
 - looks after runs that died (flows/server/crashes.py);
 - says that it is ready only if its database takes a write (flows/server/ready.py) and schedules have their
   next runs (flows/server/schedules.py);
+- asks clients to wait while its database is away or has no room (flows/server/outages.py);
 - corrects what was written while the clock was ahead (flows/server/clock.py);
 - does not start with a damaged file of SQLite (flows/server/sqlite.py);
 - writes to SQLite without losing what it cannot write at once (flows/server/api.py).
@@ -47,10 +48,15 @@ from tuneline.runtime.terminal import visible
 from tuneline.settings import load_settings
 
 if TYPE_CHECKING:
+    from flows.server.outages import Outages
     from flows.server.schedules import Schedules
 
 VACUUM = "PREFECT_SERVER_SERVICES_DB_VACUUM"
 """Start of the names of the settings of the service that removes old runs."""
+KEEP_EVENTS = "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_MAX_FLUSH_RETRIES"
+"""Setting of the attempts to write an event, after which Prefect drops it; meanwhile it waits in memory."""
+ATTEMPTS = 100_000
+"""Attempts every few seconds: the database may be away for days."""
 ROOT = Path(__file__).parents[2]
 LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -70,11 +76,13 @@ def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
         sys.exit(visible(str(error)))
     for name, value in vacuum(settings.retention.prefect_days).items():
         os.environ.setdefault(name, value)
+    os.environ.setdefault(KEEP_EVENTS, str(ATTEMPTS))
     from prefect.server.api import server  # reads the settings when it is imported
     from prefect.server.database import provide_database_interface
     from prefect.settings import get_current_settings
 
     import flows.server.recipient  # noqa: F401 - the class of the block that sends notifications
+    from flows.server.outages import Outages
     from flows.server.passwords import PasswordGuard, WrongPasswords, compare_as_bytes
     from flows.server.schedules import Schedules
     from flows.server.sockets import SocketGuard
@@ -98,7 +106,10 @@ def create_app(restart: Callable[[], None]) -> TrustedHostMiddleware:
     _remove_docs(application)
     schedules = Schedules(provide_database_interface())
     _answer_ready(application, schedules)
-    _watch(application, schedules, restart, password.get_secret_value())
+    outages = Outages()
+    outages.answer_requests(application)
+    outages.keep_task_runs()
+    _watch(application, schedules, outages, restart, password.get_secret_value())
     # Around the application and not one of its middlewares: its automations send it requests themselves, for
     # a host name of their own.
     wrong_passwords = WrongPasswords()
@@ -162,8 +173,14 @@ def _answer_ready(application: FastAPI, schedules: "Schedules") -> None:
             mount.app.router.routes.insert(0, route)
 
 
-def _watch(application: FastAPI, schedules: "Schedules", restart: Callable[[], None], password: str) -> None:
-    """Watch runs, schedules and the clock as long as the application runs."""
+def _watch(
+    application: FastAPI,
+    schedules: "Schedules",
+    outages: "Outages",
+    restart: Callable[[], None],
+    password: str,
+) -> None:
+    """Watch runs, schedules, the clock and the database as long as the application runs."""
     from prefect.client.orchestration import PrefectClient
     from prefect.server.database import provide_database_interface
 
@@ -176,6 +193,7 @@ def _watch(application: FastAPI, schedules: "Schedules", restart: Callable[[], N
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
+        outages.filter_logs()
         # In this process, and not by the server's address, which may be the address of a proxy.
         inside = {"transport": httpx.ASGITransport(app=application)}
         async with (
@@ -192,6 +210,7 @@ def _watch(application: FastAPI, schedules: "Schedules", restart: Callable[[], N
             try:
                 yield state
             finally:
+                outages.end()
                 for task in watching:
                     task.cancel()
 

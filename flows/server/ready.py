@@ -8,6 +8,7 @@ disk, that row is written while no run and no line of a log can be added.
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -74,7 +75,8 @@ class Readiness:
         except Exception as error:
             ready = False
             if self._was_ready:
-                say(f"The database takes no writes: {type(error).__name__}: {error}", error=True)
+                with contextlib.suppress(OSError):  # the log may be on the same full disk
+                    say(f"The database takes no writes: {type(error).__name__}: {error}", error=True)
         self._was_ready = ready
         self._ended = time.monotonic()
         return ready

@@ -36,7 +36,7 @@ from tuneline.paths import BASE, BASE_RECORD, BASE_SOURCE, CORRECTIONS, ONNX, PA
 from tuneline.readers.files import is_url, not_a_file, refuse_address, shown
 from tuneline.repository import git_hook
 from tuneline.repository.branches import parted, rewritten
-from tuneline.repository.dvc_locks import DVC_LOCK, RWLOCK, processes_with, stage_processes
+from tuneline.repository.dvc_locks import DVC_LOCK, RWLOCK, is_rwlock_damaged, processes_with, stage_processes
 from tuneline.repository.git import (
     COMMIT,
     REMOTE_TIMEOUT,
@@ -743,8 +743,18 @@ def check_pipeline(root: Path) -> DoctorResult:
         return error("dvc.lock is damaged: DVC was ended, or the disk was full, while it wrote it", hint)
     if "Unable to acquire lock" in done.stderr or "is being blocked by" in done.stderr:
         return check_lock(root)
+    if is_rwlock_damaged(root):
+        return error(
+            f"{RWLOCK} is damaged: DVC was killed, or the disk was full, while it wrote it",
+            NO_DVC_RUNS_HINT,
+        )
     reason = dvc_error(done.stderr) or "failed"
     return error(f"dvc status: {reason.splitlines()[0]}", "dvc status -v prints the details")
+
+
+NO_DVC_RUNS_HINT = (
+    f"If no dvc runs in this folder, also not in another container or on another machine: rm {RWLOCK}"
+)
 
 
 def check_lock(root: Path) -> DoctorResult:
@@ -760,8 +770,7 @@ def check_lock(root: Path) -> DoctorResult:
             return error(
                 f"DVC is locked by a process that has ended: {RWLOCK} names process {holder.pid}"
                 f" ({holder.recorded}), but that is now {_shown(holder.command)}",
-                f"If no dvc runs in this folder, also not in another container or on another machine: rm"
-                f" {RWLOCK}",
+                NO_DVC_RUNS_HINT,
             )
     for pid, command in processes_with(root / DVC_LOCK):
         return warning(

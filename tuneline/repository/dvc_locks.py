@@ -2,7 +2,8 @@
 
 DVC writes into ``.dvc/tmp/rwlock`` which process runs a stage with which paths. A process that is killed
 stays in it, and DVC takes every process with its number for it. In containers, numbers are low, and another
-process soon has the same one.
+process soon has the same one. DVC writes the file in place, so a kill can leave it empty or cut off; then no
+command of DVC works that reads it.
 """
 
 import json
@@ -45,6 +46,17 @@ class LockHolder:
     def is_another(self) -> bool:
         """True if another process has this number now."""
         return self.command is not None and not self.is_running
+
+
+def is_rwlock_damaged(root: Path) -> bool:
+    """Return True if ``RWLOCK`` of a working tree is there, but was not written to its end."""
+    try:
+        json.loads((root / RWLOCK).read_bytes())
+    except ValueError:
+        return True
+    except OSError:  # most often there is none
+        return False
+    return False
 
 
 def stage_processes(root: Path) -> list[LockHolder]:

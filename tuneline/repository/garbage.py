@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.repository.dvc import NoRemoteError, is_weights
-from tuneline.repository.dvc_locks import stage_processes
+from tuneline.repository.dvc_locks import RWLOCK, is_rwlock_damaged, stage_processes
 from tuneline.runtime.terminal import say, visible
 
 BUSY = 75
@@ -115,6 +115,14 @@ def check_idle(root: Path) -> None:
     for process in stage_processes(root):
         if process.is_running:
             raise CacheInUseError(f"Process {process.pid} runs a stage in {root}.")
+
+    # In a tree of a flow or an experiment, one program runs at a time: the one that damaged it has ended.
+    is_own_tree = f"/{RWLOCK.parent}/" in f"{root}/"
+    if is_rwlock_damaged(root) and not is_own_tree:
+        raise CacheInUseError(
+            f"{root / RWLOCK} is damaged, so it is unknown whether a program runs a stage there:"
+            " `tuneline doctor` says what to do."
+        )
 
 
 @dataclass

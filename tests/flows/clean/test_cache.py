@@ -19,6 +19,7 @@ from tests.faults.kills import kills
 from tests.flows.clean.conftest import cleaning_of
 from tests.flows.conftest import sh
 from tuneline.repository.dvc import Lock, cached_file, read_lock
+from tuneline.repository.dvc_locks import RWLOCK
 from tuneline.repository.garbage import CacheInUseError, check_idle, collect_garbage
 from tuneline.repository.git import lock_at
 
@@ -55,6 +56,17 @@ def test_cache_is_left_while_a_person_runs_a_stage(clone):
     # in a container, another process soon has the number of a killed one
     rwlock.write_text(json.dumps({"write": {"model": {"pid": os.getpid(), "cmd": "dvc repro model"}}}))
     check_idle(clone.root)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"write": {"mo'])
+def test_cache_is_left_while_it_is_unknown_whether_a_person_runs_a_stage(clone, content):
+    (clone.root / RWLOCK).write_bytes(content)
+    with pytest.raises(CacheInUseError, match=f"{clone.root / RWLOCK} is damaged.*tuneline doctor"):
+        check_idle(clone.root)
+    tree = clone.state / "killed"
+    (tree / RWLOCK).parent.mkdir(parents=True)
+    (tree / RWLOCK).write_bytes(content)
+    check_idle(tree)
 
 
 def compute(root: Path, *overrides: str) -> None:

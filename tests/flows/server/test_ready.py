@@ -62,6 +62,13 @@ def test_database_on_a_full_disk_is_not_ready_until_there_is_room(tmp_path):
     assert "disk is full" in done.stderr
 
 
+def test_database_is_not_ready_where_the_log_is_on_the_full_disk(tmp_path):
+    command = on_small_disk(tmp_path, "8m", sys.executable, "-c", FILL_DISK, str(tmp_path))
+    with Path("/dev/full").open("wb") as log:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
+    assert done.stdout.splitlines() == ["True", "False True", "True"]
+
+
 def test_one_write_answers_all_who_ask_meanwhile(tmp_path, monkeypatch):
     monkeypatch.setattr(ready, "INTERVAL", 60.0)
     database = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'prefect.db'}")

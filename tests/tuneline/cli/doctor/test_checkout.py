@@ -226,6 +226,7 @@ def test_pipeline_is_up_to_date_until_an_input_changes(pipeline):
     (pipeline / "a.txt").write_text("two\n")
     result = checks.check_pipeline(pipeline)
     assert (result.level, result.message) == ("warning", "not up to date: copy")
+    (pipeline / "a.txt").write_text("one\n")  # for the other tests
 
 
 def test_lock_of_a_running_dvc_is_a_warning(pipeline):
@@ -270,6 +271,18 @@ def test_lock_of_a_killed_dvc_whose_number_another_process_has_is_an_error(pipel
     assert command == "rm .dvc/tmp/rwlock"
     subprocess.run(command.split(), cwd=pipeline, check=True)
     assert "locked" not in checks.check_pipeline(pipeline).message
+
+
+@pytest.mark.parametrize("content", [b"", b'{"write": {"/project/b.t'])
+def test_damaged_rwlock_is_an_error_with_the_command_that_repairs_it(pipeline, content):
+    (pipeline / ".dvc/tmp/rwlock").write_bytes(content)
+    result = checks.check_pipeline(pipeline)
+    assert result.level == "error"
+    assert ".dvc/tmp/rwlock is damaged" in result.message
+    command = result.hint.rpartition(": ")[2]
+    assert command == "rm .dvc/tmp/rwlock"
+    subprocess.run(command.split(), cwd=pipeline, check=True)
+    assert checks.check_pipeline(pipeline).level != "error"
 
 
 def test_checkout_that_cannot_be_written_is_an_error(pipeline):
