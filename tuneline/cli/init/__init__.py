@@ -118,7 +118,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     opened = open_named(checkpoint, revision)
     named_checkpoint = ["--checkpoint", checkpoint] if checkpoint is not None else []
     choices = UserChoices(
-        command=shlex.join(["tuneline", "init", *map(str, files), *named_checkpoint]),
+        command=f"tuneline init {shlex.join([*map(str, files), *named_checkpoint])}",
         text=tuple(text or ()),
         label=tuple(label or ()),
         task=task,
