@@ -174,6 +174,25 @@ def _papers(generator: random.Random, rows: int) -> Columns:
     return columns
 
 
+TROVE = (
+    "Audience :: Developers",
+    "License :: OSI Approved",
+    "Language :: Python",
+    "Language :: Python :: 3",
+    "Language :: Rust",
+    "Topic :: Text Processing",
+)
+
+
+def _trove(generator: random.Random, rows: int) -> Columns:
+    """Sorted sets, whose first name is always one of two."""
+    cells = []
+    for labels in sets(generator, rows, TROVE):
+        status = generator.choice(("Status :: 3 - Alpha", "Status :: 5 - Stable"))
+        cells.append("\n".join(sorted({*labels, status}, key=lambda name: (name != status, name))))
+    return {"text": texts(generator, rows), "y": cells}
+
+
 def _one_long(generator: random.Random, rows: int) -> Columns:
     columns = separated("; ").draw(generator, rows)
     columns["y"][rows // 2] = " ".join(WORDS[:25])
@@ -246,6 +265,7 @@ KINDS: Mapping[str, Kind] = {
     "brackets of each": separated("><", ends=("<", ">")),
     "plus signs": separated("+"),
     "categories of papers": Kind(_papers, Expected(layout="separated", separator=" ")),
+    "sorted names of several words": Kind(_trove, Expected(layout="separated", separator="\n")),
     "a cell that is too long": Kind(_one_long, Expected(layout="separated", separator=";")),
     "ids, at most two": Kind(_pairs_of_ids, Expected(layout="separated", separator=",")),
     "JSON lists": written(lambda names: "[" + ", ".join(f'"{name}"' for name in names) + "]", "lists"),

@@ -31,7 +31,7 @@ class PartCounts:
         cells: Cells with parts that can be labels.
         several: Cells with several parts.
         labels: Number of cells by part.
-        alone_or_first, later: Parts that occur alone or as the first of several; and as another one.
+        positions: Where each part occurs: 0 alone or as the first of several.
         combinations: Distinct sets of several parts.
         repeated: Cells that have a part twice.
         too_long: Cells with a part that is too long for a label.
@@ -41,8 +41,7 @@ class PartCounts:
     cells: int = 0
     several: int = 0
     labels: Counter[str] = field(default_factory=Counter)
-    alone_or_first: set[str] = field(default_factory=set)
-    later: set[str] = field(default_factory=set)
+    positions: dict[str, set[int]] = field(default_factory=dict)
     combinations: set[frozenset[str]] = field(default_factory=set)
     repeated: int = 0
     too_long: list[str] = field(default_factory=list)
@@ -66,10 +65,10 @@ class PartCounts:
         distinct = set(parts)
         for part in distinct:
             self.labels[part] += cells
-        self.alone_or_first.add(parts[0])
+        for position, part in enumerate(parts):
+            self.positions.setdefault(part, set()).add(position)
         if len(parts) > 1:
             self.several += cells
-            self.later.update(parts[1:])
             self.combinations.add(frozenset(parts))
         if len(distinct) < len(parts):
             self.repeated += cells
@@ -81,11 +80,13 @@ class PartCounts:
 
     @property
     def mixing(self) -> float:
-        """Share of the later parts that also occur alone or first.
+        """Share of the parts that are not always first, and that occur at several positions.
 
-        Labels do. In "Oslo, Norway" and "Books, used", the second part never is a first one.
+        Labels do, also where they are sorted. In "Oslo, Norway" and "Books, used", each part has its place.
         """
-        return len(self.later & self.alone_or_first) / max(len(self.later), 1)
+        later = [places for places in self.positions.values() if places != {0}]
+        mixed = [places for places in later if len(places) > 1]
+        return len(mixed) / max(len(later), 1)
 
     @property
     def mean(self) -> float:

@@ -22,7 +22,7 @@ ALLOWED = 2.5
 WORDS_OF_NAMES = 2.1
 """Points of words with spaces between them: near those of classes, of which there are many, too."""
 CLEAR_MIXING = 0.5
-"""Share of later parts that also occur alone or first, from which a separator is clear."""
+"""Share of later parts that occur at several positions, from which a separator is clear."""
 POSSIBLE_MIXING = 0.2
 STRONG_SEPARATORS = (";", "|", "><", "\t")
 """Separators that names of classes seldom contain."""
@@ -192,23 +192,22 @@ def _is_fraction(name: str) -> bool:
 
 
 def _best_separated(column: Column) -> LabelReading | None:
-    """Return the reading with the separator that the parts prove best; ``None`` if none is possible."""
-    best = None
+    """Return the reading with the separator that gives the fewest labels; ``None`` if none is possible.
+
+    Any other one leaves several labels in a part, and has their combinations as labels. Of ":" and ":::",
+    which give the same, the longer is meant.
+    """
+    possible = []
     for separator in separators_of(column.values.items()):
         counts = PartCounts.of(column.values, separator)
-        if not counts.can_be_labels or counts.mixing < POSSIBLE_MIXING:
-            continue
-        if separator == " " and not _is_rich(column, counts):
-            continue
+        is_possible = counts.can_be_labels and counts.mixing >= POSSIBLE_MIXING
+        if is_possible and (separator != " " or _is_rich(column, counts)):
+            possible.append(counts)
+    for counts in sorted(possible, key=lambda counts: (len(counts.labels), -len(counts.separator))):
         points = _points(column, counts)
-        if points is None:
-            continue
-        # Of two clear ones, that with the fewer labels divides completely, and of ":" and ":::" the longer is
-        # meant.
-        rank = (points, -len(counts.labels), len(separator))
-        if best is None or rank > best[0]:
-            best = (rank, _reading(column, counts, points))
-    return best[1] if best else None
+        if points is not None:
+            return _reading(column, counts, points)
+    return None
 
 
 def _points(column: Column, counts: PartCounts) -> float | None:
