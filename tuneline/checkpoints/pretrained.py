@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
+from tuneline.core.lfs_pointers import is_lfs_pointer
 from tuneline.core.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
 from tuneline.paths import BASE_SOURCE
@@ -212,7 +213,14 @@ def _find_folder(name: str, key: str) -> Pretrained:
             )
             hint = f"There is: {', '.join(folders) or 'no folder'}."
         raise ParamsError(f"{key}: {name} is not a folder.", hint)
-    return Pretrained(folder.as_posix(), None, _file_sizes(folder), key=key)
+    sizes = _file_sizes(folder)
+    for file in sorted(sizes):
+        if is_lfs_pointer(folder / file):
+            raise ParamsError(
+                f"{key}: {name}/{file} is a pointer of Git LFS, not the file itself.",
+                "Fetch the files: `git lfs pull` in the repository that they were copied from.",
+            )
+    return Pretrained(folder.as_posix(), None, sizes, key=key)
 
 
 def _file_sizes(folder: Path) -> dict[str, int]:

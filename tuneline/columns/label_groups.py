@@ -128,7 +128,7 @@ def name_reading(columns: Sequence[Column]) -> LabelReading | None:
             stems.setdefault(match[1], []).append(column)
     for members in stems.values():
         if len(members) > 1 and _have_one_vocabulary(members):
-            return _names(members)
+            return joined_names(members)
     return None
 
 
@@ -145,7 +145,8 @@ def _have_one_vocabulary(columns: Sequence[Column]) -> bool:
     return True
 
 
-def _names(columns: Sequence[Column]) -> LabelReading | None:
+def joined_names(columns: Sequence[Column]) -> LabelReading | None:
+    """Return the reading of some columns with a name or nothing in each; ``None`` with too many names."""
     labels: Counter[str] = Counter()
     for column in columns:
         labels += column.values

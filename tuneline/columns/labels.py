@@ -4,7 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuneline.columns.classes import FEW_CLASSES, class_reading, holds_texts, is_date, is_id
-from tuneline.columns.label_groups import CLEAR_COLUMNS, group_readings, indicator_reading, name_reading
+from tuneline.columns.label_groups import (
+    CLEAR_COLUMNS,
+    group_readings,
+    indicator_reading,
+    indicator_words,
+    joined_names,
+)
 from tuneline.columns.numbers import number_readings
 from tuneline.columns.reading import CLOSE, Column, LabelReading
 from tuneline.columns.sets import PROVED, separated_by, set_readings
@@ -302,7 +308,12 @@ def _of_named(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
     """
     chosen = [next(column for column in columns if column.name == name) for name in named.label]
     if len(chosen) > 1:
-        reading = indicator_reading(chosen, named=True) if _are_indicators(chosen) else name_reading(chosen)
+        if any(indicator_words(column) is not None for column in chosen):
+            reading = None
+            if all(indicator_words(column) is not None for column in chosen):
+                reading = indicator_reading(chosen, named=True)
+        else:
+            reading = joined_names(chosen)
         if reading is None:
             raise _not_indicators(chosen)
         return LabelChoice(reading, NAMED_BY_USER)
@@ -391,15 +402,7 @@ def _forced(column: Column, named: NamedColumns) -> LabelReading:
     return LabelReading((column.name,), column.name, named.task, 0.0, "numbers", NAMED_BY_USER)
 
 
-def _are_indicators(columns: Sequence[Column]) -> bool:
-    from tuneline.columns.label_groups import indicator_words
-
-    return all(indicator_words(column) is not None for column in columns)
-
-
 def _not_indicators(columns: Sequence[Column]) -> DataError:
-    from tuneline.columns.label_groups import indicator_words
-
     column = next(column for column in columns if indicator_words(column) is None)
     values = [value for value, _ in column.values.most_common()]
     return DataError(

@@ -101,8 +101,13 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
 
     # Of layouts that fit equally well, quotes that enclose cells are likelier than literal ones. Without a
     # header, texts that all have one comma look like two columns, whatever really divides the cells.
-    candidates.sort(key=lambda layout: layout.quoting == "literal" and layout.delimiter != "\t")
+    candidates.sort(key=_is_unlikely)
     return candidates
+
+
+def _is_unlikely(layout: Layout) -> bool:
+    """Return True for literal quotes with a delimiter of one character other than a tab."""
+    return layout.quoting == "literal" and layout.delimiter != "\t" and len(layout.delimiter) == 1
 
 
 def delimiters_of(usual: Layout, lines: Sequence[str]) -> list[str]:

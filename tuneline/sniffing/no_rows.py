@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuneline.core.lfs_pointers import LFS_START
 from tuneline.runtime.errors import DataError
 
 HEAD = 512
 """Bytes that are read."""
-LFS = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NoRows:
 SHEET = "Open it in a spreadsheet program, and save the sheet as CSV (UTF-8)."
 UNPACK = "Unpack it, and name the file in it."
 KINDS: Sequence[NoRows] = (
-    NoRows((LFS,), "a pointer of Git LFS, not the file itself", "Fetch the file: `git lfs pull`."),
+    NoRows((LFS_START,), "a pointer of Git LFS, not the file itself", "Fetch the file: `git lfs pull`."),
     NoRows(
         (b"<!doctype html", b"<html", b"<head"),
         "a web page, not the data",

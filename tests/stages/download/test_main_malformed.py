@@ -427,8 +427,8 @@ TABLE: dict[str, Bad] = {
         {"splits": {"test": "validation"}},
     ),
     # --- parameters
-    "a delimiter of two characters": Bad(
-        {}, "data.files.delimiter: must be one character", {"files": {"delimiter": "||"}}
+    "a delimiter that is a quote": Bad(
+        {}, "data.files.delimiter: must be characters other than a quote", {"files": {"delimiter": '"'}}
     ),
     "an encoding that nobody knows": Bad(
         {}, "data.files.encoding: Python has no encoding 'utf-9'", {"files": {"encoding": "utf-9"}}

@@ -239,3 +239,41 @@ def test_bad_row_shows_the_columns_of_its_labels(tmp_path):
 def test_labels_that_nobody_described_are_refused(tmp_path):
     with pytest.raises(ParamsError, match=r"data\.label_sets"):
         read(write(tmp_path, ["tags", "a"]), None)
+
+
+VECTORS = LabelSetsParams(layout="vectors")
+NAMES = LabelSetsParams(layout="name_columns", columns=["first", "second"])
+
+
+def test_names_in_brackets_are_separated_by_the_inner_ones(tmp_path):
+    brackets = LabelSetsParams(layout="separated", separator="><")
+    labels, _ = read(write(tmp_path, ["tags", "<b><a>", "<a>", "", "<c-d><a b>"]), brackets)
+    assert labels == [["a", "b"], ["a"], [], ["a b", "c-d"]]
+
+
+@pytest.mark.parametrize("form", ["0110", "[0 1 1 0]", "0 1 1 0", '"[0, 1, 1, 0]"', '"0,1,1,0"'])
+def test_vector_has_the_positions_of_its_ones(tmp_path, form):
+    labels, _ = read(write(tmp_path, ["tags", form, "0000", ""]), VECTORS)
+    assert labels == [["1", "2"], [], None]
+
+
+def test_vector_of_json_is_a_list(tmp_path):
+    labels, _ = read(write_json(tmp_path, [[0, 1, 0], [1, 0, 0]]), VECTORS)
+    assert labels == [["1"], ["0"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (["tags", "010", "01"], "has 2 elements, that of the first row 3"),
+        (["tags", "010", "0x0"], "not a 0 or 1 for each label"),
+    ],
+)
+def test_vector_of_another_length_or_content_is_refused(tmp_path, rows, problem):
+    with pytest.raises(DataError, match=problem):
+        read(write(tmp_path, rows), VECTORS)
+
+
+def test_columns_of_names_are_joined(tmp_path):
+    labels, _ = read(write(tmp_path, ["first,second", "a,", ",b", "b,a", "a,a", ","]), NAMES)
+    assert labels == [["a"], ["b"], ["a", "b"], ["a"], []]

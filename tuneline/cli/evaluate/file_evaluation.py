@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
+from tuneline.columns.file_numbers import with_numbers_of
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import SplitReader
@@ -55,7 +56,6 @@ from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.runtime.wording import listed
 from tuneline.settings import DriftLimits
-from tuneline.sniffing.decimals import with_decimal
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
 from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
@@ -206,7 +206,7 @@ def read_labelled(
     )
     source = sniffed_input(path, list(columns.options), Told(encoding=encoding), strict=True)
     if not task.has_classes:
-        source = with_decimal(source, label)
+        source = with_numbers_of(source, label)
 
     # rows
     unit = source.unit

@@ -124,7 +124,7 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
         sets=made.decision.sets,
     )
     bad = BadRows(str(path), "row", EVERY_ROW)
-    with files["train"].with_decimal(made.decision.decimal).open() as opened:
+    with files["train"].with_numbers(made.decision.reading.numbers).open() as opened:
         rows = [row for batch in labelled_rows(opened, init, bad) for row in batch.to_pylist()]
     expected = [tuple(row[f"text_{number}"] for number in range(len(columns))) for row in rows]
     filled = [texts for texts in expected if all(text is not None for text in texts)]
