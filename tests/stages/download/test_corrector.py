@@ -8,9 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.download.__main__ import applied_corrections, main
+from stages.download.__main__ import main
 from tests.stages.download.made import GOOD, write_params
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
+from tuneline.core.raw_source import RawSource
+from tuneline.paths import RAW
 from tuneline.runtime.errors import DataError
 from tuneline.tasks.schemas import read_task
 
@@ -79,7 +81,7 @@ def test_provenance_counts_the_corrections(download, capsys):
     assert tables["train"] == {"free money": 0, "you won": 1, "lunch?": 0}
     assert tables["validation"] == {"a prize for you": 1, "see you": 0}
     assert tables["test"] == {"win": 1, "no lunch": 0}
-    counts = applied_corrections().model_dump()
+    counts = RawSource.read(RAW / "source.json").corrections.model_dump()
     digests = counts.pop("sha256")
     assert counts == {"labels": 1, "dropped": 1, "unmatched": 2, "stale": 2}
     assert digests["labels.csv"] == hashlib.sha256(label_file().read_bytes()).hexdigest()
@@ -101,7 +103,7 @@ def test_dropped_rows_are_all_or_the_later_ones_of_one_split_or_of_any(download,
     tables = download({**GOOD, "train.csv": train, "test.csv": "text,label\none,spam\nbad,spam\none,ham\n"})
     assert tables["train"]["text"].to_pylist() == ["one", "two", "three"]
     assert tables["test"]["text"].to_pylist() == ["one", "one"]
-    assert applied_corrections().dropped == 5
+    assert RawSource.read(RAW / "source.json").corrections.dropped == 5
 
 
 def test_pairs_and_numbers_are_corrected(download):

@@ -3,7 +3,6 @@ import pytest
 from stages.validate.__main__ import FETCH_REFERENCE
 from stages.validate.tables import derive_tables, labels_as
 from tuneline.analysis.drift import Distribution
-from tuneline.core.written_records import write_record
 from tuneline.reports.checks import Profile
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
@@ -26,7 +25,7 @@ def test_profile_round_trips_through_json(profile, tmp_path):
     again = Profile.read(path)
     assert again.train.characters == profile.train.characters
     assert again.train.words.word_keys.tolist() == profile.train.words.word_keys.tolist()
-    write_record(tmp_path / "again.json", again)
+    again.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from tuneline.core.tables import StoredLabels, rebatch, write_table
+from tuneline.core.tables import StoredLabels, rebatch, tokenized_split_schema, write_table
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Multilabel, Regression
 from tuneline.tasks.columns import label_type
@@ -29,7 +29,7 @@ def test_label_schema_is_stored_in_the_file(tmp_path, labels):
 
 @pytest.mark.parametrize("labels", [QUEUES, SCORE, Multilabel(("grün", "rot"))])
 def test_copied_labels_are_described_to_the_byte_as_those_of_the_task(labels):
-    copied = tokenized_schema(True, StoredLabels.of(raw_schema(["text"], labels)), "mean")
+    copied = tokenized_split_schema(True, StoredLabels.of(raw_schema(["text"], labels)), "mean")
     expected = tokenized_schema(True, labels, "mean")
     assert copied.equals(expected, check_metadata=True)
     assert copied.metadata == expected.metadata

@@ -185,7 +185,7 @@ UNREADABLE_FILES = {
     "a spreadsheet": (
         "in.csv",
         b"PK\x03\x04\x14\x00\x06\x00\x08\x00!\xbe\xd0\xff",
-        "Save a spreadsheet as CSV",
+        "save the sheet as CSV",
     ),
 }
 
