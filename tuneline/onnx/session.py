@@ -42,6 +42,9 @@ def session_options(
     # Idle threads would otherwise spin for 40 ms after each batch and slow down the tokenizer or another
     # model.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    # A plan of the memory is kept for each shape of a batch, of which there are as many as batches: it grows,
+    # and is no faster (docs/benchmarks.md).
+    options.enable_mem_pattern = False
     return options
 
 

@@ -76,3 +76,7 @@ def test_import_of_session_loads_neither_torch_nor_transformers():
         " 'sklearn'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_no_plan_of_the_memory_is_kept_for_each_shape_of_a_batch(cast_model):
+    assert not cast_model._session.get_session_options().enable_mem_pattern
