@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tuneline.columns.labels import NAMED_BY_USER, NOTHING_NAMED, ColumnDoubt, NamedColumns, choose_label
+from tuneline.columns.doubts import NOTHING_NAMED, ColumnDoubt, NamedColumns
+from tuneline.columns.labels import NAMED_BY_USER, choose_label
 from tuneline.columns.profiles import Cells, ColumnProfile
 from tuneline.columns.reading import Column, LabelReading, columns_of
 from tuneline.columns.texts import choose_texts

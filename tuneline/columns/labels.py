@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tuneline.columns.classes import FEW_CLASSES, class_reading, holds_texts, is_date, is_id
+from tuneline.columns.doubts import Alternative, ColumnDoubt, NamedColumns
 from tuneline.columns.label_groups import (
     CLEAR_COLUMNS,
     group_readings,
@@ -13,9 +14,9 @@ from tuneline.columns.label_groups import (
 )
 from tuneline.columns.numbers import number_readings
 from tuneline.columns.reading import CLOSE, Column, LabelReading
+from tuneline.columns.refusals import check_label, no_label, not_indicators, refuse_as_label
 from tuneline.columns.sets import PROVED, separated_by, set_readings
 from tuneline.core.task_kinds import SET_KINDS
-from tuneline.params.data import TaskKind
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
@@ -51,59 +52,6 @@ TOO_FEW = 0.5
 
 
 @dataclass(frozen=True)
-class NamedColumns:
-    """What the user said about columns and labels; ``None`` or empty is left to ``tuneline init``.
-
-    Attributes:
-        label: The label column, or several columns that have the labels.
-        separator: What separates the labels of a row.
-        decimal: The character before the decimals of a label.
-    """
-
-    text: tuple[str, ...] = ()
-    label: tuple[str, ...] = ()
-    task: TaskKind | None = None
-    separator: str | None = None
-    decimal: str | None = None
-
-    @property
-    def one_label(self) -> bool:
-        """True if a row has one label."""
-        return self.task is not None and self.task not in SET_KINDS
-
-
-NOTHING_NAMED = NamedColumns()
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """One answer to a doubt.
-
-    Attributes:
-        trains: What it would train, in words.
-        options: The options that choose it.
-        choice: The same as what the user named.
-    """
-
-    trains: str
-    options: str
-    choice: NamedColumns
-
-
-@dataclass(frozen=True)
-class ColumnDoubt:
-    """A question that the values do not answer.
-
-    Attributes:
-        problem: What can be read in several ways, as a sentence.
-        alternatives: The answers, the likeliest first.
-    """
-
-    problem: str
-    alternatives: tuple[Alternative, ...]
-
-
-@dataclass(frozen=True)
 class LabelChoice:
     """The reading of the label.
 
@@ -124,41 +72,56 @@ def choose_label(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
     Raises:
         DataError: No column looks like a label, or what the user named cannot be read so.
     """
+    if len(named.label) > 1:
+        return LabelChoice(_of_several(columns, named), NAMED_BY_USER)
     if named.label:
-        return _of_named(columns, named)
-    readings = label_readings(columns, named)
-    if named.task is not None:
-        of_task = [reading for reading in readings if reading.task == named.task]
-        readings = of_task or [reading for reading in readings if named.task in SET_KINDS]
-    if named.separator is not None:
-        readings = [reading for reading in readings if reading.sets is not None]
-    if named.decimal is not None:
-        readings = [reading for reading in readings if _has_decimal(reading, named.decimal)]
-    readings.sort(key=lambda reading: -reading.points)
-    likely = {name for reading in readings if reading.points >= TOO_FEW for name in reading.columns}
+        return _of_one(columns, named)
+
+    readings = _fitting(label_readings(columns, named), named)
+    likely: set[str] = set()
+    for reading in readings:
+        if reading.points >= TOO_FEW:
+            likely.update(reading.columns)
     for column in columns:
         if column.key in ONLY_LABEL_NAMES and column.name not in likely:
             refuse_as_label(column)
     if not likely:
-        raise _no_label(columns)
-    best = readings[0]
-    rivals = [reading for reading in readings[1:] if best.points - reading.points < CLOSE]
-    why = _why(best, readings[1:])
-    return LabelChoice(best, why, label_doubt(best, rivals, named))
+        raise no_label(columns)
+    best, *others = readings
+    return LabelChoice(best, _why(best, others), label_doubt(best, _close_to(best, others), named))
+
+
+def _fitting(readings: Sequence[LabelReading], named: NamedColumns) -> list[LabelReading]:
+    """Return the readings that are what the user said, the best first."""
+    fitting = list(filter(named.allow, readings))
+    if not fitting and named.task in SET_KINDS:
+        fitting = list(readings)  # a label in each of several rows of a text: the rows decide
+    return sorted(fitting, key=lambda reading: -reading.points)
+
+
+def _close_to(best: LabelReading, others: Sequence[LabelReading]) -> list[LabelReading]:
+    """Return the readings between which and the best one a person has to choose."""
+    close = []
+    for reading in others:
+        if best.points - reading.points < CLOSE:
+            close.append(reading)
+    return close
 
 
 def label_readings(columns: Sequence[Column], named: NamedColumns) -> list[LabelReading]:
     """Return every reading of every column that can be the label, with its evidence."""
-    candidates = [column for column in columns if column.name not in named.text and column.profile.filled]
-    groups = []
-    if not named.one_label:
-        groups = [named_points(reading, columns) for reading in GROUP_READINGS(candidates)]
-    members: set[str] = set()
-    for reading in groups:
-        if reading.points >= PROVED or len(reading.columns) >= CLEAR_COLUMNS:
-            members.update(reading.columns)
+    candidates = []
+    for column in columns:
+        if column.name not in named.text and column.profile.filled:
+            candidates.append(column)
 
-    readings = list(groups)
+    readings: list[LabelReading] = []
+    members: set[str] = set()
+    if not named.one_label:
+        for reading in GROUP_READINGS(candidates):
+            readings.append(named_points(reading, columns))
+            if readings[-1].points >= PROVED or len(reading.columns) >= CLEAR_COLUMNS:
+                members.update(reading.columns)
     for column in candidates:
         if column.name in members and column.key not in ONLY_LABEL_NAMES:
             continue
@@ -168,36 +131,57 @@ def label_readings(columns: Sequence[Column], named: NamedColumns) -> list[Label
 
 
 def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
-    """Return every reading of one column. Of a set that the values prove, the combinations are no classes."""
+    """Return every reading of one column.
+
+    Of a set that the values prove, the combinations are no classes; nor are many different numbers.
+    """
     if named.separator is not None:
         return [separated_by(column, named.separator)]
-    readings = []
+    found = []
     for read in READINGS:
-        readings += read(column)
-    if named.one_label:
-        one = [reading for reading in readings if reading.sets is None]
-        return one or [_forced(column, named)] if readings else []
-    if any(reading.sets is not None and reading.points >= PROVED for reading in readings):
-        readings = [reading for reading in readings if reading.sets is not None or reading.refused]
-    if any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in readings):
-        few = len(column.values) <= FEW_CLASSES
-        readings = [reading for reading in readings if few or reading.task != "classification"]
+        found += read(column)
+    if named.one_label and found:
+        single = list(filter(_is_single, found))
+        return single or [_forced(column, named)]
+
+    are_sets = any(reading.sets is not None and reading.points >= PROVED for reading in found)
+    are_numbers = any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in found)
+    has_many = len(column.values) > FEW_CLASSES
+    readings = []
+    for reading in found:
+        is_ruled_out = are_sets and _is_single(reading) and not reading.refused
+        if are_numbers and has_many and reading.task == "classification":
+            is_ruled_out = True
+        if not is_ruled_out:
+            readings.append(reading)
     return readings
+
+
+def _is_single(reading: LabelReading) -> bool:
+    """Return True if a row has one label."""
+    return reading.sets is None
+
+
+NUMBERS_ROWS = -6.0
+"""Points of a column that numbers the rows."""
+NAMES_ROWS = -2.5
+"""Points of a column whose name says that it names the rows."""
+IS_DATE = -4.0
+IS_TEXT = -4.0
 
 
 def with_evidence(reading: LabelReading, column: Column) -> LabelReading:
     """Return a reading with the evidence of the column: its name, its gaps, and what else it looks like."""
-    reading = named_points(reading, [column])
-    is_called = column.key in LABEL_NAMES
+    points = 0.0
     if column.profile.numbered and column.profile.filled > 2:
-        reading = reading.better_by(-6.0)
-    elif is_id(column) and not is_called:
-        reading = reading.better_by(-2.5)
+        points += NUMBERS_ROWS
+    elif is_id(column) and column.key not in LABEL_NAMES:
+        points += NAMES_ROWS
     if is_date(column):
-        reading = reading.better_by(-4.0)
-    if holds_texts(column) and reading.sets is None:
-        reading = reading.better_by(-4.0)
-    return reading
+        points += IS_DATE
+    if holds_texts(column) and _is_single(reading):
+        points += IS_TEXT
+    return named_points(reading, [column]).better_by(points)
 
 
 def named_points(reading: LabelReading, columns: Sequence[Column]) -> LabelReading:
@@ -270,10 +254,6 @@ def _named(readings: Sequence[LabelReading]) -> str:
     return "; ".join(places)
 
 
-def _has_decimal(reading: LabelReading, decimal: str) -> bool:
-    return reading.sets is None and reading.task == "regression" and reading.numbers.decimal == decimal
-
-
 def _why(best: LabelReading, others: Sequence[LabelReading]) -> str:
     """Return why a reading is the best, with the next columns that could be the label, too."""
     if best.name.strip().lower() in (*LABEL_NAMES, *SET_NAMES):
@@ -292,94 +272,48 @@ def _why(best: LabelReading, others: Sequence[LabelReading]) -> str:
     return why
 
 
-def _no_label(columns: Sequence[Column]) -> DataError:
-    hint = "Name it: --label COLUMN"
-    nested = [column.name for column in columns if column.profile.nested]
-    if nested:
-        hint = f"{listed(nested)}: several labels are a flat list of names, or one text. {hint}"
-    return DataError("No column looks like a label: few distinct values, or numbers.", hint)
-
-
-def _of_named(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
-    """Return the reading of the columns that the user named.
+def _of_several(columns: Sequence[Column], named: NamedColumns) -> LabelReading:
+    """Return the reading of several columns that the user named.
 
     Raises:
-        DataError: They cannot be read so.
+        DataError: Some have 0 and 1, and others do not.
     """
-    chosen = [next(column for column in columns if column.name == name) for name in named.label]
-    if len(chosen) > 1:
-        if any(indicator_words(column) is not None for column in chosen):
-            reading = None
-            if all(indicator_words(column) is not None for column in chosen):
-                reading = indicator_reading(chosen, named=True)
-        else:
-            reading = joined_names(chosen)
-        if reading is None:
-            raise _not_indicators(chosen)
-        return LabelChoice(reading, NAMED_BY_USER)
+    chosen = [_named_column(columns, name) for name in named.label]
+    are_indicators = [indicator_words(column) is not None for column in chosen]
+    reading = None
+    if all(are_indicators):
+        reading = indicator_reading(chosen, named=True)
+    elif not any(are_indicators):
+        reading = joined_names(chosen)
+    if reading is None:
+        raise not_indicators(chosen)
+    return reading
 
-    column = chosen[0]
+
+def _named_column(columns: Sequence[Column], name: str) -> Column:
+    return next(column for column in columns if column.name == name)
+
+
+def _of_one(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
+    """Return the reading of the column that the user named.
+
+    Raises:
+        DataError: It has one value.
+    """
+    column = _named_column(columns, named.label[0])
     check_label(column)
-    readings = column_readings(column, named)
-    if named.task is not None:
-        readings = [reading for reading in readings if reading.task == named.task]
-    if named.decimal is not None:
-        readings = [reading for reading in readings if _has_decimal(reading, named.decimal)]
+    readings = _fitting(column_readings(column, named), named)
     if not readings:
         return LabelChoice(_forced(column, named), NAMED_BY_USER)
-    readings.sort(key=lambda reading: -reading.points)
-    best = readings[0]
-    rivals = [reading for reading in readings[1:] if best.points - reading.points < CLOSE]
-    if named.task is not None and named.task in SET_KINDS:
-        rivals = []
+    best, *others = readings
+    close = _close_to(best, others)
     doubt = None
-    if rivals or best.refused:
-        doubt = label_doubt(best, rivals, named)
+    if best.refused or (close and named.task not in SET_KINDS):
+        doubt = label_doubt(best, close, named)
     return LabelChoice(best, NAMED_BY_USER, doubt)
 
 
 NAMED_BY_USER = "named by you"
-OTHER_LABEL = "Name the column of the label: --label COLUMN"
-
-
-def check_label(column: Column) -> None:
-    """Refuse a column that is the same in all rows.
-
-    Raises:
-        DataError: It has one value only, or none.
-    """
-    values = list(column.values)
-    if len(values) < 2 and not column.profile.many and not column.profile.nested:
-        value = values[0] if values else ""
-        raise DataError(
-            f"Column {column.name!r} has the value {value!r} in all {column.profile.filled:,} rows: there is"
-            " nothing to learn.",
-            OTHER_LABEL,
-        )
-
-
-def refuse_as_label(column: Column) -> None:
-    """Refuse a column that is called a label, and from which nothing can be learned.
-
-    Raises:
-        DataError: It has one value, numbers the rows, or holds texts.
-    """
-    if not column.profile.filled:
-        return
-    check_label(column)
-    place = f"Column {column.name!r}"
-    if column.profile.numbered and column.profile.filled > 1:
-        raise DataError(
-            f"{place} numbers the rows: it is no label.",
-            f"{OTHER_LABEL}; or --label {column.name!r} to learn it all the same",
-        )
-    if holds_texts(column):
-        distinct = len(column.values)
-        problem = (
-            f"{place} has {distinct:,} distinct values of {column.profile.mean_words:.0f} words in"
-            f" {column.profile.filled:,} rows: it looks like the text, not the label."
-        )
-        raise DataError(problem, f"{OTHER_LABEL} --text COLUMN")
 
 
 def _forced(column: Column, named: NamedColumns) -> LabelReading:
@@ -400,12 +334,3 @@ def _forced(column: Column, named: NamedColumns) -> LabelReading:
             (column.name,), column.name, "classification", 0.0, f"{distinct} classes", f"{distinct} classes"
         )
     return LabelReading((column.name,), column.name, named.task, 0.0, "numbers", NAMED_BY_USER)
-
-
-def _not_indicators(columns: Sequence[Column]) -> DataError:
-    column = next(column for column in columns if indicator_words(column) is None)
-    values = [value for value, _ in column.values.most_common()]
-    return DataError(
-        f"Column {column.name!r} has more values than 0 and 1: {listed(values, 5)}.",
-        "Several --label name a column of 0 and 1 for each label, or columns with a name or nothing in each.",
-    )

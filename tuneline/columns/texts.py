@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.columns.labels import Alternative, ColumnDoubt, NamedColumns
+from tuneline.columns.doubts import Alternative, ColumnDoubt, NamedColumns
 from tuneline.columns.profiles import WORD_PATTERN, Cells
 from tuneline.columns.reading import Column
 from tuneline.runtime.errors import DataError

@@ -1,7 +1,7 @@
 import pytest
 
 from tuneline.columns.choice import decide_columns
-from tuneline.columns.labels import NamedColumns
+from tuneline.columns.doubts import NamedColumns
 from tuneline.columns.profiles import profile
 from tuneline.runtime.errors import DataError
 

@@ -13,7 +13,7 @@ from tuneline.runtime.terminal import say, visible
 if TYPE_CHECKING:
     from tuneline.cli.init.planning import Plan, UserChoices
     from tuneline.cli.init.recipe import Checkpoint
-    from tuneline.columns.labels import ColumnDoubt, NamedColumns
+    from tuneline.columns.doubts import ColumnDoubt, NamedColumns
     from tuneline.params import Params
 
 

@@ -15,7 +15,7 @@ from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_head
 from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
 from tuneline.cli.init.time_columns import TimeColumn, find_times
 from tuneline.columns.choice import ColumnChoice, decide_columns
-from tuneline.columns.labels import ColumnDoubt, NamedColumns
+from tuneline.columns.doubts import ColumnDoubt, NamedColumns
 from tuneline.columns.profiles import Cells, ColumnProfile, profile
 from tuneline.params import Params
 from tuneline.params.data import DataParams, SplitParams

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tuneline.cli.init.row_file import RowFile
 from tuneline.columns.choice import ColumnChoice
-from tuneline.columns.labels import Alternative, ColumnDoubt, NamedColumns
+from tuneline.columns.doubts import Alternative, ColumnDoubt, NamedColumns
 from tuneline.columns.reading import LabelReading
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams
