@@ -1,7 +1,6 @@
 """Columns whose values are classes, and columns that are something else than a label."""
 
 import re
-from collections import Counter
 
 from tuneline.columns.reading import Column, LabelReading
 from tuneline.readers.label_values import MISSING_NUMBERS
@@ -31,12 +30,12 @@ SINGLE_TYPO = 0.02
 def class_reading(column: Column) -> LabelReading | None:
     """Return how the column is a label of classes; ``None`` if it has one value, or too many."""
     profile = column.profile
-    classes = Counter({value: cells for value, cells in column.values.items() if value})
+    classes = column.values
     if profile.nested or profile.many or len(classes) < 2 or profile.fractions:
         return None
     if len(classes) > min(MOST_CLASSES, max(MOST_DISTINCT * profile.filled, 2)):
         return None
-    shown = listed([value for value, _ in classes.most_common()], SHOWN_CLASSES)
+    shown = listed(dict(classes.most_common()), SHOWN_CLASSES)
     reading = LabelReading(
         (column.name,),
         column.name,
@@ -54,8 +53,7 @@ def class_reading(column: Column) -> LabelReading | None:
         reading = reading.better_by(-1.5)
     if _are_ids(column):
         reading = reading.better_by(-1.5)
-    missing = sum(cells for value, cells in classes.items() if value.lower() in MISSING_NUMBERS)
-    if missing:
+    if any(value.lower() in MISSING_NUMBERS for value in classes):
         reading = reading.better_by(-0.5)
     return reading
 
@@ -64,14 +62,12 @@ def _are_ids(column: Column) -> bool:
     """Return True if the values are many whole numbers that do not count from a small one."""
     if not column.profile.is_numeric or len(column.values) < MANY_NUMBERS:
         return False
-    numbers = [float(value) for value in column.values]
-    return max(numbers) > SPARSE * len(numbers)
+    return max(map(float, column.values)) > SPARSE * len(column.values)
 
 
 def is_date(column: Column) -> bool:
     """Return True if nearly all cells look like dates."""
-    dates = sum(cells for value, cells in column.values.items() if DATE.fullmatch(value))
-    return dates >= 0.9 * max(column.rows, 1)
+    return column.count(DATE.fullmatch) >= 0.9 * max(column.rows, 1)
 
 
 def is_id(column: Column) -> bool:

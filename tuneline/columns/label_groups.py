@@ -72,13 +72,13 @@ def indicator_reading(columns: Sequence[Column], *, named: bool = False) -> Labe
 def _per_row(columns: Sequence[Column]) -> float:
     total = 0.0
     for column in columns:
-        ones = sum(
-            cells
-            for value, cells in column.values.items()
-            if INDICATORS.get(value.lower().removesuffix(".0"))
-        )
+        ones = column.count(_is_one)
         total += ones / max(column.profile.rows, 1)
     return total
+
+
+def _is_one(value: str) -> bool:
+    return INDICATORS.get(value.lower().removesuffix(".0")) is True
 
 
 def _unlabelled(column: Column) -> float:
@@ -139,7 +139,7 @@ def _have_one_vocabulary(columns: Sequence[Column]) -> bool:
         for other in columns:
             if other is not column:
                 others.update(other.values)
-        shared = sum(cells for value, cells in column.values.items() if value in others)
+        shared = column.count(others.__contains__)
         if shared < LEAST_SHARED * column.rows:
             return False
     return True

@@ -7,7 +7,7 @@ not end it.
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -55,6 +55,14 @@ class Column:
     def rows(self) -> int:
         """Number of cells in ``values``."""
         return self.values.total()
+
+    def count(self, fits: Callable[[str], object]) -> int:
+        """Return the number of cells whose value fits."""
+        total = 0
+        for value, cells in self.values.items():
+            if fits(value):
+                total += cells
+        return total
 
 
 def columns_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells]) -> list[Column]:

@@ -1,8 +1,11 @@
 """Columns with several labels in a cell: by a separator, as lists, as vectors of 0 and 1, as objects."""
 
 import json
+import operator
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from tuneline.columns.numbers import numbers_of
 from tuneline.columns.parts import PartCounts, separators_of
@@ -39,6 +42,7 @@ MOST_REPEATED = 0.02
 """Largest share of the cells that have an element twice: a set has none."""
 FEWEST_PAIRS = 10
 """Different pairs from which their order says something."""
+ALMOST_ALL = 0.97
 SHUFFLES = 20
 MOST_BY_CHANCE = 0.9
 """Share of shuffled pairs in ascending order, from which the order of the real ones says nothing."""
@@ -232,57 +236,71 @@ def _points_against_decimals(column: Column, counts: PartCounts) -> float | None
     Ids of a set are different, and the same ids are first and later ones. Digits after a decimal comma are
     neither, can begin with 0, and nearly all cells have some.
     """
-    pairs = _whole_numbers(column.values, counts.separator)
-    total = sum(cells for _, cells in pairs)
-    is_number = total == 0 or counts.repeated > MOST_REPEATED * total or total > ALWAYS_TWO * column.rows
-    if is_number or counts.mixing < CLEAR_MIXING or not _have_one_vocabulary(pairs):
+    pairs = IdPairs()
+    for value, cells in column.values.items():
+        if counts.separator in value and not pairs.add(value.split(counts.separator), cells):
+            return None
+    is_number = pairs.cells == 0 or pairs.cells > ALWAYS_TWO * column.rows
+    is_repeated = counts.repeated > MOST_REPEATED * pairs.cells
+    if is_number or is_repeated or counts.mixing < CLEAR_MIXING or not pairs.have_one_vocabulary:
         return None
-
-    of_three = sum(cells for parts, cells in pairs if len(parts) > 2)
-    if of_three > MOST_REPEATED / 2 * total or _is_ascending(pairs):
+    if pairs.of_three > MOST_REPEATED / 2 * pairs.cells or pairs.are_ascending:
         return PROVED
     return ALLOWED - 0.5
 
 
-Pairs = list[tuple[list[int], int]]
-"""The parts of each value with several, and its number of cells."""
+@dataclass
+class IdPairs:
+    """Cells with several whole numbers.
 
+    Attributes:
+        cells: Number of cells.
+        of_three: Number of cells with more than two.
+        ascending: Number of cells whose numbers are in order.
+        first, later: First and last number of each value.
+    """
 
-def _whole_numbers(values: Counter[str], separator: str) -> Pairs:
-    """Return the parts as whole numbers; nothing if any is none, or a later one begins with 0."""
-    pairs: Pairs = []
-    for value, cells in values.items():
-        if separator not in value:
-            continue
-        parts = [part.strip() for part in value.split(separator)]
-        has_zero = any(len(part) > 1 and part.startswith("0") for part in parts[1:])
-        if has_zero or not all(map(str.isdecimal, parts)):
-            return []
-        pairs.append((list(map(int, parts)), cells))
-    return pairs
+    cells: int = 0
+    of_three: int = 0
+    ascending: int = 0
+    first: list[int] = field(default_factory=list)
+    later: list[int] = field(default_factory=list)
 
-
-def _have_one_vocabulary(pairs: Pairs) -> bool:
-    """Return True if first parts are later ones, too, or all parts are in order."""
-    if all(parts == sorted(parts) for parts, _ in pairs):
+    def add(self, texts: Sequence[str], cells: int) -> bool:
+        """Count some equal cells; return False if a part is no whole number, or a later one begins with 0."""
+        parts = []
+        for position, text in enumerate(map(str.strip, texts)):
+            has_zero = position > 0 and len(text) > 1 and text.startswith("0")
+            if has_zero or not text.isdecimal():
+                return False
+            parts.append(int(text))
+        self.cells += cells
+        self.first.append(parts[0])
+        self.later.append(parts[-1])
+        if len(parts) > 2:
+            self.of_three += cells
+        if parts == sorted(parts):
+            self.ascending += cells
         return True
-    first = {parts[0] for parts, _ in pairs}
-    later = {part for parts, _ in pairs for part in parts[1:]}
-    return len(first & later) >= CLEAR_MIXING * len(first)
 
+    @property
+    def have_one_vocabulary(self) -> bool:
+        """True if first numbers are later ones, too, or all are in order."""
+        first = set(self.first)
+        return self.ascending == self.cells or len(first & set(self.later)) >= CLEAR_MIXING * len(first)
 
-def _is_ascending(pairs: Pairs) -> bool:
-    """Return True if the parts are in order, and would not be by chance."""
-    total = sum(cells for _, cells in pairs)
-    ascending = sum(cells for parts, cells in pairs if parts == sorted(parts))
-    generator = random.Random(0)  # noqa: S311 - no secret depends on it
-    later = [parts[-1] for parts, _ in pairs]
-    by_chance = 0
-    for _ in range(SHUFFLES):
-        generator.shuffle(later)
-        by_chance += sum(parts[0] < other for (parts, _), other in zip(pairs, later, strict=True))
-    is_by_chance = by_chance >= MOST_BY_CHANCE * SHUFFLES * len(pairs)
-    return len(pairs) >= FEWEST_PAIRS and ascending > 0.97 * total and not is_by_chance
+    @property
+    def are_ascending(self) -> bool:
+        """True if the numbers are in order, and would not be by chance."""
+        if len(self.first) < FEWEST_PAIRS or self.ascending <= ALMOST_ALL * self.cells:
+            return False
+        generator = random.Random(0)  # noqa: S311 - no secret depends on it
+        later = list(self.later)
+        by_chance = 0
+        for _ in range(SHUFFLES):
+            generator.shuffle(later)
+            by_chance += sum(map(operator.lt, self.first, later))
+        return by_chance < MOST_BY_CHANCE * SHUFFLES * len(later)
 
 
 def _is_rich(column: Column, counts: PartCounts) -> bool:
