@@ -1,0 +1,59 @@
+"""The files of ``../shared/data/cases/columns``: columns whose meaning is easily mistaken."""
+
+import pytest
+
+from tests.conftest import SHARED
+from tuneline.cli.init import make_plan
+from tuneline.cli.init.planning import OpenQuestionError, UserChoices
+from tuneline.params.loading import load_params
+from tuneline.runtime.errors import DataError
+
+FOLDER = SHARED / "data/cases/columns"
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs ../shared/data/cases/columns")
+
+
+def planned(name, **choices):
+    return make_plan([FOLDER / name], UserChoices(**choices), load_params(), may_ask=False)
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("lfs.csv", "is a pointer of Git LFS"),
+        ("page.csv", "is a web page"),
+        ("par.jsonl", "'text' has lists or objects"),
+    ],
+)
+def test_file_that_is_no_table_of_texts_is_called_by_its_name(name, problem):
+    with pytest.raises(DataError, match=problem):
+        planned(name)
+
+
+@pytest.mark.usefixtures("project")
+def test_words_for_a_missing_number_are_no_labels():
+    plan = planned("na.csv")
+    assert (plan.decision.task, plan.decision.label_column) == ("regression", "score")
+    assert "missing where it says 'NA'" in " ".join(plan.decision.reasons)
+
+
+@pytest.mark.usefixtures("project")
+def test_numbered_columns_are_labels_of_one_text():
+    decision = planned("three.csv").decision
+    assert decision.sets.layout == "name_columns"
+    assert decision.label_columns == ("label_1", "label_2")
+
+
+@pytest.mark.usefixtures("project")
+def test_rows_of_several_people_are_named():
+    plan = planned("raw.csv")
+    assert plan.decision.label_columns == ("billing", "delivery", "access", "returns")
+    assert "which 'rater_id' names" in " ".join(plan.notes)
+
+
+@pytest.mark.usefixtures("project")
+def test_columns_without_names_are_a_question_and_alike_rows_stay_together():
+    with pytest.raises(OpenQuestionError):
+        planned("groups.csv")
+    plan = planned("groups.csv", label=("column_3",))
+    assert plan.split.by == "column_1"
