@@ -29,11 +29,17 @@ PUNCTUATION = frozenset(
 """Characters beyond ASCII of common texts that are not letters."""
 
 
+LOST_BYTES = "\ufffd".encode()
+"""What a program writes for a character that it could not read, in UTF-8."""
+
+
 def probable_encoding(text: bytes) -> str:
     """Return the encoding in which bytes beyond ASCII read most like a text.
 
-    A text has letters there, and none in upper case after one in lower case.
+    A text has letters there, and none in upper case after one in lower case. Characters that an earlier
+    program lost say nothing.
     """
+    text = text.replace(LOST_BYTES, b"")
     # ``min`` returns the first of equals, so the more probable encodings come first.
     encodings = WESTERN + OTHERS
     if ANY_LETTERS.search(text):

@@ -1,12 +1,13 @@
 """The encoding of a text file, by its bytes."""
 
 import codecs
+import shlex
 from dataclasses import dataclass
 from typing import IO
 
 from tuneline.readers.files import DataFile
 from tuneline.readers.rows import DEFAULT_LIMITS, Limits, OptionNames
-from tuneline.readers.text import CHUNK, is_encoded, open_bytes, open_text, read_errors_explained
+from tuneline.readers.text import CHUNK, LOST_BYTES, is_encoded, open_bytes, open_text, read_errors_explained
 from tuneline.runtime.errors import DataError
 
 CENTRAL = ("cp1250", "cp1251", "cp1253", "cp1254", "cp1257")
@@ -70,6 +71,7 @@ class BrokenLines:
         count: Number of lines that are not UTF-8: broken lines.
         high, letters: Bytes beyond ASCII, and ASCII letters, in broken lines.
         foreign: A broken line is not cp1252 either.
+        lost: Number of broken lines with a character that an earlier program lost.
         sample: The first broken lines.
     """
 
@@ -78,13 +80,19 @@ class BrokenLines:
     high: int = 0
     letters: int = 0
     foreign: bool = False
+    lost: int = 0
     sample: bytes = b""
 
     def add(self, line: bytes) -> None:
-        """Count one line that is not ASCII."""
+        """Count one line that is not ASCII.
+
+        Characters that an earlier program lost are no evidence for the encoding of the others.
+        """
         if is_encoded(line, "utf-8"):
             self.valid += 1
             return
+        self.lost += LOST_BYTES in line
+        line = line.replace(LOST_BYTES, b"")
         self.count += 1
         if len(self.sample) < ENCODING_SAMPLE:
             self.sample += line
@@ -128,6 +136,8 @@ def detect_encoding(
     is_western = lines.high <= MOST_ACCENTS * (lines.high + lines.letters)
     if not is_mixed and is_western and not lines.foreign:
         _refuse_better_encoding(path, lines.sample, options)
+        if strict and lines.lost:
+            _refuse_lost_characters(path, lines.lost, options)
         return WESTERN_ENCODING
     if not strict:
         return "utf-8"
@@ -145,6 +155,16 @@ def detect_encoding(
         f"{path}, line {first.line:,}: {first.message}. Of the lines beyond ASCII, {lines.count:,} are not"
         f" utf-8, and {lines.valid:,} are.",
         hint,
+    )
+
+
+def _refuse_lost_characters(path: DataFile, lines: int, options: OptionNames) -> None:
+    """Refuse a file in cp1252 with lost characters in UTF-8: three wrong characters would stand for each."""
+    raise DataError(
+        f"{path} is in {WESTERN_ENCODING}, and {lines:,} of its lines have characters that an earlier program"
+        " lost: \ufffd, which would read \xef\xbf\xbd.",
+        f"`tuneline data recode {shlex.quote(str(path))} --output FILE` converts the file, and keeps them as"
+        f" lost. Better, export it again. To read it as it is: {options.encoding} {WESTERN_ENCODING}.",
     )
 
 

@@ -7,9 +7,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from tuneline.analysis.text import correction, repaired
+from tuneline.analysis.text import LOST, correction, repaired
 from tuneline.readers.files import not_a_file
 from tuneline.readers.text import (
+    LOST_BYTES,
     is_cut,
     is_encoded,
     open_bytes,
@@ -141,7 +142,9 @@ def _decoded(path: Path, number: int, line: bytes, encoding: str) -> str:
     if is_cut(line):
         return line.decode(errors="replace")
     try:
-        return repaired(line.decode(encoding))  # a line can have characters of both encodings
+        # A line can have characters of both encodings, and some that an earlier program lost.
+        parts = [part.decode(encoding) for part in line.split(LOST_BYTES)]
+        return repaired(LOST.join(parts))
     except UnicodeDecodeError as error:
         hint = "Name another in --encoding, or correct this line by hand."
         problem = "not utf-8"

@@ -6,6 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tuneline.cli import app
+from tuneline.runtime.errors import DataError
+from tuneline.sniffing.files import sniff
 
 GOOD = "text,label\nGröße,ham\nfine,ham\n"
 PART = "un café,spam\nit’s,ham\n"
@@ -93,3 +95,22 @@ def test_what_cannot_be_converted_is_refused_and_leaves_no_file(recode, tmp_path
         assert message in done.stderr
     assert not (tmp_path / "c.csv").exists()
     assert (tmp_path / "kept.csv").read_text() == "kept"
+
+
+LOST = b"text,label\n" + b"a caf\xe9 and \xef\xbf\xbd more,ham\n" * 9 + b"all is fine,spam\n" * 9
+
+
+def test_characters_that_were_lost_before_stay_lost_and_decide_on_no_encoding(recode, tmp_path):
+    (tmp_path / "lost.csv").write_bytes(LOST)
+    assert "byte 0xe9 in cp1252: 'a café and \ufffd more,ham'" in recode("lost.csv").stdout
+    assert recode("lost.csv", "--output", "out.csv").exit_code == 0
+    assert (tmp_path / "out.csv").read_text().count("a café and \ufffd more") == 9
+
+
+def test_file_with_lost_characters_is_not_read_as_three_others(tmp_path):
+    (tmp_path / "lost.csv").write_bytes(LOST)
+    with pytest.raises(
+        DataError, match="9 of its lines have characters that an earlier program lost"
+    ) as refused:
+        sniff(tmp_path / "lost.csv")
+    assert "tuneline data recode" in refused.value.hint
