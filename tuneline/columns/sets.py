@@ -20,6 +20,8 @@ from tuneline.runtime.wording import listed
 SET_TASK = SET_KINDS[0]
 PROVED = 4.0
 """Points of a layout that the values prove."""
+UNLIKELY = -5.0
+"""Points of one whose parts are no labels."""
 ALLOWED = 2.5
 """Points of one that they allow: near those of classes."""
 WORDS_OF_NAMES = 2.1
@@ -59,8 +61,15 @@ def set_readings(column: Column) -> list[LabelReading]:
 
 
 def separated_by(column: Column, separator: str) -> LabelReading:
-    """Return how a column has several labels with a separator that the user named."""
-    return _reading(column, PartCounts.of(column.values, separator), PROVED)
+    """Return how a column has several labels with a separator that the user named.
+
+    He may have named no column: then it is that whose parts can be labels.
+    """
+    counts = PartCounts.of(column.values, separator)
+    points = UNLIKELY
+    if counts.can_be_labels:
+        points = PROVED
+    return _reading(column, counts, points)
 
 
 def _objects(column: Column) -> LabelReading | None:

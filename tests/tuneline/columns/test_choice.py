@@ -6,6 +6,7 @@ import pytest
 
 from tests.columns_corpus import KINDS, Columns, Kind, drawn
 from tuneline.columns.choice import decide_columns
+from tuneline.columns.doubts import NamedColumns
 from tuneline.columns.profiles import profile, sampling
 from tuneline.readers.label_values import label_number
 from tuneline.runtime.errors import DataError
@@ -131,3 +132,12 @@ def test_what_cannot_be_read_is_refused(name, keys):
 def test_mistaken_labels_are_shown():
     decision = decision_on(drawn(KINDS["thousands"], seed=1, rows=400, dirt=0.05))
     assert "! some labels do not fit that: 'unknown'" in decision.reasons
+
+
+def test_separator_that_the_user_named_chooses_the_column_that_has_it():
+    columns = drawn(KINDS["hashes"], seed=1, rows=60, dirt=0)
+    columns["channel"] = ["mail", "phone"] * 30
+    sample = []
+    profiles = profile(list(columns), sampling(zip(*columns.values(), strict=True), sample))
+    decision = decide_columns(profiles, sample, NamedColumns(separator="#"))
+    assert (decision.label_column, decision.sets.separator, decision.doubt) == ("y", "#", None)
