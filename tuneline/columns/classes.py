@@ -24,7 +24,6 @@ ID_NAME = re.compile(
 )
 """Names of columns that name something."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./-]\d\d?[./-]\d{2,4}.*")
-SINGLE_TYPO = 0.02
 
 
 def class_reading(column: Column) -> LabelReading | None:

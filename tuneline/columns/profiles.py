@@ -96,16 +96,6 @@ class ColumnProfile:
             total += words * cells
         return total / max(self.filled, 1)
 
-    def words_at(self, quantile: float) -> int:
-        """Return the number of words that this fraction of the filled cells does not exceed."""
-        lengths = sorted(self.lengths.items())
-        cells_so_far = 0
-        for words, cells in lengths:
-            cells_so_far += cells
-            if cells_so_far >= quantile * self.filled:
-                return words
-        return 0
-
     @property
     def is_numeric(self) -> bool:
         """True if every filled cell is a number."""

@@ -84,8 +84,6 @@ def _objects(column: Column) -> LabelReading | None:
         if is_object or text.replace(" ", "").startswith(('[{"', "[{'")):
             objects += cells
             example = example or text
-    if value_is_nested(column) and not objects and not column.values:
-        objects = column.rows
     if objects < LEAST_FIT / 2 * max(column.rows, 1):
         return None
     keys = _names_of_objects(example)
@@ -100,11 +98,6 @@ def _objects(column: Column) -> LabelReading | None:
         coverage=column.coverage,
         refused=hint,
     )
-
-
-def value_is_nested(column: Column) -> bool:
-    """Return True if a column has lists or objects."""
-    return column.profile.nested > 0
 
 
 def _names_of_objects(example: str) -> str:
