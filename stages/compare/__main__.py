@@ -1,19 +1,21 @@
 """Compare the exported models with the trained model on every row of the split, and publish the good ones.
 
 Reads: ``models/candidates/``; the reported split in ``data/tokenized/`` and ``data/raw/`` (for the text of
-rows that flip); the trained model's logits in ``reports/predictions.parquet``. torch is not needed. Writes,
-in this order: ``metrics/compare.json``, ``reports/compare/{comparison,flips}.json``, ``models/onnx/``. A
-model outside its tolerance is never published. It stops the pipeline if ``compare.PRECISION.required`` is
-true, as it always is for fp32.
+rows that flip), and validation in ``data/tokenized/``, which fits the temperature of each model; the trained
+model's logits in ``reports/predictions.parquet``; ``reports/checks/clusters/``, which rows are independent.
+torch is not needed. Writes, in this order: ``metrics/compare.json``,
+``reports/compare/{comparison,flips}.json``, ``models/onnx/``. A model outside its tolerance is never
+published. It stops the pipeline if ``compare.PRECISION.required`` is true, as it always is for fp32.
 """
 
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record
 from stages.compare.flips import describe_flips
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
-from stages.compare.publication import publish_passed, select_published, way_on
+from stages.compare.publication import PublishedModel, publish_passed, select_published, way_on
 from stages.compare.saturation import exported_saturation
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
 from tuneline.core.hashes import file_hash
@@ -22,6 +24,7 @@ from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
 from tuneline.core.written_records import write_record
 from tuneline.metrics.judging import averaging
+from tuneline.model.batches import TokenizedRows
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison, Saturation
 from tuneline.onnx.session import OnnxClassifier, logits_of
@@ -50,25 +53,41 @@ def main() -> dict[str, float]:
         split.labels, trained.task, trained.logits, params.train.metric, average, trained.clusters
     )
 
-    # comparison
+    # outputs of each model, and what it does with them
+    validation = FittingRows.read()
+    costs = cost_record(params.decide.costs, trained.task)
     exported = {}
+    decisions = {}
     for precision in record.models:
         classifier = OnnxClassifier.exported(CANDIDATES, precision)
-        exported[precision] = logits_of(
-            classifier,
-            split,
-            split.task.outputs,
-            record.pad_token_id,
-            params.compare.batch_size,
-            title=precision,
+
+        def run(rows: TokenizedRows, title: str, classifier: OnnxClassifier = classifier) -> Logits:
+            outputs = split.task.outputs
+            size = params.compare.batch_size
+            return logits_of(classifier, rows, outputs, record.pad_token_id, size, title=title)
+
+        exported[precision] = run(split, precision)
+        decisions[precision] = ModelDecisions.of(
+            trained.task,
+            costs,
+            validation.outputs(run(validation.rows, f"{precision}, validation")),
+            ModelOutputs(split.labels, exported[precision], trained.clusters),
+            chose_nothing=params.evaluate.split == "test",
         )
+
+    # comparison
     saturation = exported_saturation(record, split)
     comparisons, judgements = compare_exports(params.compare, exported, saturation, reference, params.seed)
+    qualities = {}
+    for precision, decided in decisions.items():
+        quality = reference.quality(decided.task, comparisons[precision].logits)
+        qualities[precision] = {**quality, **decided.metrics}
     published, stopping = select_published(judgements, params.compare)
 
     # metrics and report, also of a comparison that stops the pipeline
-    write_record(METRICS / "compare.json", Metrics.of(comparison_metrics(comparisons, reference, published)))
-    write_comparison_files(params, comparisons, judgements, reference, published)
+    metrics = comparison_metrics(comparisons, qualities, reference, published)
+    write_record(METRICS / "compare.json", Metrics.of(metrics))
+    write_comparison_files(params, comparisons, qualities, judgements, reference, published=published)
     if stopping:
         shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
         message = "\n  ".join(["an exported model failed its comparison with the trained one.", *stopping])
@@ -76,11 +95,13 @@ def main() -> dict[str, float]:
 
     # publication
     say_judgements(judgements)
-    metrics = {precision: reference.quality(exported[precision]) for precision in published}
+    passed = {}
+    for precision in published:
+        passed[precision] = PublishedModel(qualities[precision], decisions[precision])
     left_out = {
         precision: judgement.violations for precision, judgement in judgements.items() if judgement.violations
     }
-    publish_passed(record, metrics, left_out, params.evaluate.split)
+    publish_passed(record, passed, left_out, params.evaluate.split)
     return {"rows": len(split)}
 
 
@@ -104,12 +125,17 @@ def compare_exports(
 
 
 def comparison_metrics(
-    comparisons: Mapping[str, LogitComparison], reference: TrainedLogits, published: Sequence[str]
+    comparisons: Mapping[str, LogitComparison],
+    qualities: Mapping[str, Mapping[str, float]],
+    reference: TrainedLogits,
+    published: Sequence[str],
 ) -> dict[str, float]:
     """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
-    metrics = {f"trained_{name}": value for name, value in reference.quality(reference.logits).items()}
+    of_trained = reference.quality(reference.task, reference.logits)
+    metrics = {f"trained_{name}": value for name, value in of_trained.items()}
     for precision, comparison in comparisons.items():
-        metrics |= {f"{precision}_{name}": value for name, value in comparison.metrics.items()}
+        measured = {**comparison.metrics, **qualities[precision]}
+        metrics |= {f"{precision}_{name}": value for name, value in measured.items()}
         if comparison.saturation:
             metrics[f"{precision}_can_saturate"] = int(comparison.saturation.possible)
         metrics[f"{precision}_published"] = int(precision in published)
@@ -119,8 +145,10 @@ def comparison_metrics(
 def write_comparison_files(
     params: Params,
     comparisons: Mapping[str, LogitComparison],
+    qualities: Mapping[str, Mapping[str, float]],
     judgements: ToleranceJudgements,
     reference: TrainedLogits,
+    *,
     published: Sequence[str],
 ) -> None:
     """Write ``comparison.json`` and ``flips.json``; all mappings are by precision."""
@@ -130,6 +158,7 @@ def write_comparison_files(
         judgement = judgements[precision]
         values = {
             **comparison.metrics,
+            **qualities[precision],
             "saturation": comparison.saturation,
             "violations": judgement.violations,
             "unclear": judgement.unclear or None,
@@ -144,7 +173,7 @@ def write_comparison_files(
         rows=len(reference.labels),
         metric=reference.metric.name,
         predictions=file_hash(PREDICTIONS),
-        trained=reference.quality(reference.logits),
+        trained=reference.quality(reference.task, reference.logits),
         models=models,
     )
     with replace_directory(COMPARISON) as folder:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.evaluation.probability_scores import probability_scores
+from tuneline.evaluation.calibration_scores import calibration_scores
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, project_metric
@@ -45,12 +45,12 @@ class TrainedLogits:
         """Return the metric of logits of shape ``(rows, outputs)``."""
         return compute_metric(self.metric, self.labels, self.task.predictions(logits), self.average)
 
-    def quality(self, logits: Logits) -> dict[str, float]:
-        """Return the metric, and what the task compares beside it."""
-        return {
-            self.metric.name: self.score(logits),
-            **probability_scores(self.task, logits, self.labels, compared=True),
-        }
+    def quality(self, task: Task, logits: Logits) -> dict[str, float]:
+        """Return the metric of logits, and how true the probabilities are that a task has of them."""
+        metrics = {self.metric.name: self.score(logits)}
+        for estimate in calibration_scores(task, logits, self.labels, self.clusters):
+            metrics |= estimate.compared
+        return metrics
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ class LogitComparison:
     Attributes:
         metrics: ``max_abs_diff`` and ``mean_abs_diff`` of logits; ``agreement``, the mean of
             ``Task.agreement``, with the ends of its interval; ``flips``, the number of rows with another
-            prediction; the metric and its drop with the ends of its interval; and for a classifier
-            ``calibration_error``.
+            prediction; and the drop of the metric with the ends of its interval.
         difference: Largest difference of a logit in each row, of shape ``(rows,)``.
         flipped: Rows with another prediction, the largest difference first.
         not_finite: Rows with NaN or infinity.
@@ -118,7 +117,6 @@ def compare_logits(
         f"{drop}_low": metric_drop.low,
         f"{drop}_high": metric_drop.high,
         **agreement_metrics(task, reference.logits, exported),
-        **reference.quality(exported),
     }
     # A stable sort: rows of equal difference stay in the order of the split.
     flipped = flipped[np.argsort(-per_row[flipped], kind="stable")]

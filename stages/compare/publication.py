@@ -2,9 +2,13 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from stages.compare.decisions import ModelDecisions
 from stages.compare.tolerance import ToleranceJudgement
+from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
+from tuneline.decisions.evidence import EVIDENCE, write_evidence
 from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord, UsageRecord
 from tuneline.params import CompareParams
 from tuneline.paths import CANDIDATES, COMPARISON, ONNX
@@ -29,9 +33,17 @@ def select_published(
     return published, []
 
 
+@dataclass(frozen=True)
+class PublishedModel:
+    """What is published of a model beside its files: its metrics, and what it does with its outputs."""
+
+    metrics: Mapping[str, float]
+    decisions: ModelDecisions
+
+
 def publish_passed(
     record: UsageRecord,
-    metrics: Mapping[str, Mapping[str, float]],
+    passed: Mapping[str, PublishedModel],
     left_out: Mapping[str, Sequence[str]],
     split: str,
 ) -> None:
@@ -39,24 +51,35 @@ def publish_passed(
 
     Args:
         record: The record of the candidates.
-        metrics: Metrics of each model that passed, by precision.
+        passed: The models that passed, by precision.
         left_out: Reasons why the other models are left out, by precision.
         split: The reported split.
     """
     published = {}
     excluded: set[str] = set()
     for precision, model in record.models.items():
-        if precision not in metrics:
+        if precision not in passed:
             excluded.update(model.sha256)
-    for precision, values in metrics.items():
-        published[precision] = ModelRecord(**{**dict(record.models[precision]), "metrics": values})
+    evidence = {}
+    for precision, one in passed.items():
+        update = {
+            "metrics": one.metrics,
+            "decisions": one.decisions.task.decisions or None,
+            "costs": one.decisions.costs,
+        }
+        published[precision] = ModelRecord(**{**dict(record.models[precision]), **update})
+        if one.decisions.evidence is not None:
+            evidence[precision] = one.decisions.evidence
 
     with replace_directory(ONNX) as folder:
         for path in sorted(CANDIDATES.iterdir()):
             if path.name not in excluded:
                 shutil.copyfile(path, folder / path.name)
-        update = {"models": published, "left_out": left_out or None, "split": split}
-        write_record(folder / EXPORT_RECORD, record.model_copy(update=update))
+        additions = {"models": published, "left_out": left_out or None, "split": split}
+        if evidence:
+            write_evidence(folder / EVIDENCE, evidence)
+            additions["evidence"] = file_hash(folder / EVIDENCE)
+        write_record(folder / EXPORT_RECORD, record.model_copy(update=additions))
 
 
 def way_on(stopping: Sequence[str]) -> str:

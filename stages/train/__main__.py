@@ -46,6 +46,7 @@ from stages.train.loop import train_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
+from tuneline.calibration.temperature import calibrated
 from tuneline.core.provenance import write_provenance
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
@@ -187,8 +188,7 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
             publish_frozen(frozen, inputs, params)
             outcome = TrainingOutcome(frozen.progress, frozen.logits, choice)
         else:
-            split = inputs.validation
-            task = state.metric.decided(result.logits, split.labels, split.task)
+            task = published_task(state.metric, result.logits, inputs.validation)
             publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER, task)
             outcome = TrainingOutcome(state.progress, result.logits, choice)
         publish_measurements(outcome, state.metric, inputs.validation, params)
@@ -198,9 +198,14 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
 def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None:
     """Write the linear model with its frozen checkpoint."""
     model = fitted.model(params, inputs)
-    split = inputs.validation
-    task = fitted.metric.decided(fitted.logits, split.labels, split.task)
+    task = published_task(fitted.metric, fitted.logits, inputs.validation)
     publish_model(model, model.state_dict(), TOKENIZER, CLASSIFIER, task)
+
+
+def published_task(metric: ValidationMetric, logits: Logits, split: TokenizedSplit) -> Task:
+    """Return the task with what validation chooses: thresholds, and temperatures, which change no answer."""
+    task = metric.decided(logits, split.labels, split.task)
+    return calibrated(task, logits, split.labels, clusters_of_split("validation", len(split)))
 
 
 @dataclass(frozen=True)

@@ -7,28 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.calibration.temperature import best_temperature
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.probabilities import SMALLEST, entropies, probabilities, sigmoid
 from tuneline.tasks.task import Labels, Logits
 
 RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
-LOG_TEMPERATURES = np.log(0.05), np.log(20.0)
-"""Bounds of the logarithm of a temperature."""
 
 
-def best_temperature(
+def temperature_of(
     logits: NDArray[np.float32],
     labels: NDArray[Any],
     losses: Callable[[NDArray[Any], NDArray[Any]], RowLosses],
 ) -> float:
     """Return the number by which logits are divided for the smallest mean of their ``losses``."""
-    from scipy.optimize import minimize_scalar
-
-    minimum = minimize_scalar(
-        lambda log: losses(logits / np.exp(log), labels).mean(), bounds=LOG_TEMPERATURES, method="bounded"
-    )
-    return float(np.exp(minimum.x))
+    return best_temperature(lambda temperature: float(losses(logits / temperature, labels).mean()))
 
 
 def log_losses(logits: NDArray[Any], labels: NDArray[np.int64]) -> RowLosses:
@@ -55,7 +49,7 @@ def _(_task: Classification, logits: Logits, labels: Labels) -> RowLosses:
     The source is Guo et al. 2017, "On Calibration of Modern Neural Networks". A fine-tuned model is too
     sure of itself, which costs it a log loss that says nothing about its predictions.
     """
-    return log_losses(logits / best_temperature(logits, labels, log_losses), labels)
+    return log_losses(logits / temperature_of(logits, labels, log_losses), labels)
 
 
 @calibrated_losses.register(Multilabel)
@@ -64,7 +58,7 @@ def _(_task: Multilabel, logits: Logits, labels: Labels) -> RowLosses:
 
     The source is Guo et al. 2017, "On Calibration of Modern Neural Networks".
     """
-    temperature = best_temperature(logits, labels, _logit_entropies)
+    temperature = temperature_of(logits, labels, _logit_entropies)
     return _logit_entropies(logits / temperature, labels)
 
 

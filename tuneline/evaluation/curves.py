@@ -41,23 +41,25 @@ class Softmax:
     """The probabilities of a split, one class at a time: all together would be 8 bytes a class and row.
 
     There are the logits, ``(rows, classes)``, and of each row, ``(rows,)``, the largest one and the total of
-    its exponentials.
+    its exponentials, all divided by the temperature.
     """
 
     logits: NDArray[np.float32]
     largest: NDArray[np.float32]
     total: NDArray[np.float64]
+    temperature: float = 1.0
 
     @classmethod
-    def of(cls, logits: NDArray[np.float32]) -> Self:
-        """Prepare the probabilities of logits."""
+    def of(cls, logits: NDArray[np.float32], temperature: float = 1.0) -> Self:
+        """Prepare the probabilities of logits that are divided by a temperature."""
         largest = np.empty(len(logits), logits.dtype)
         total = np.empty(len(logits))
         for start in range(0, len(logits), ROWS_AT_A_TIME):
             rows = slice(start, start + ROWS_AT_A_TIME)
             largest[rows] = logits[rows].max(axis=1)
-            total[rows] = np.exp(logits[rows].astype(np.float64) - largest[rows, None]).sum(axis=1)
-        return cls(logits, largest, total)
+            below = logits[rows].astype(np.float64) - largest[rows, None]
+            total[rows] = np.exp(below / temperature).sum(axis=1)
+        return cls(logits, largest, total, temperature)
 
     @property
     def classes(self) -> int:
@@ -73,6 +75,7 @@ class Softmax:
         """Return the probability of a class, of shape ``(rows,)``: the same numbers as ``probabilities``."""
         wide = self.logits[:, index].astype(np.float64)
         wide -= self.largest
+        wide /= self.temperature
         result: NDArray[np.float64] = np.divide(np.exp(wide, out=wide), self.total, out=wide)
         return result
 
@@ -85,10 +88,11 @@ class Softmax:
 class Sigmoid:
     """The probabilities of a split in which every label of a row is decided by itself.
 
-    The logits have the shape ``(rows, labels)``.
+    The logits have the shape ``(rows, labels)``, and the temperatures ``(labels,)``.
     """
 
     logits: NDArray[np.float32]
+    temperatures: NDArray[np.float64]
 
     @property
     def classes(self) -> int:
@@ -97,14 +101,14 @@ class Sigmoid:
 
     def of_class(self, index: int) -> NDArray[np.float64]:
         """Return the probability of a label, of shape ``(rows,)``."""
-        return sigmoid(self.logits[:, index])
+        return sigmoid(self.logits[:, index] / self.temperatures[index])
 
     def judged(self, labels: Classes) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the probability of each label, and whether the row has it; ``(rows * labels,)``.
 
         So the curve of calibration is of the probability that a label is there.
         """
-        return sigmoid(self.logits).ravel(), labels.ravel() == 1
+        return sigmoid(self.logits / self.temperatures).ravel(), labels.ravel() == 1
 
 
 def has_class(labels: Classes, index: int) -> NDArray[np.bool_]:
@@ -209,6 +213,11 @@ def average_precision(probability: ClassProbabilities, labels: Classes) -> float
     return float(np.mean(precisions)) if precisions else None
 
 
+def calibration_bins(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the number of the bin of each confidence, of the same shape; 1 is in the last bin."""
+    return np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+
+
 def calibration(probability: ClassProbabilities, labels: Classes) -> Columns:
     """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al.
 
@@ -217,8 +226,7 @@ def calibration(probability: ClassProbabilities, labels: Classes) -> Columns:
     The columns are ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty.
     """
     confidence, right = probability.judged(labels)
-    # A confidence of 1 is in the last bin.
-    bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    bins = calibration_bins(confidence)
     rows = np.bincount(bins, minlength=BINS)
     filled = rows > 0
     return {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.evaluation.calibration_scores import calibration_scores
 from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Slices
@@ -103,6 +104,8 @@ def evaluate_predictions(
 
     phase("metrics")
     metrics = split_metrics(settings, predictions.labels, task, predictions.logits, custom)
+    for estimate in calibration_scores(task, predictions.logits, predictions.labels, predictions.clusters):
+        metrics |= estimate.metrics
     metrics |= spread_metrics(scored)
     for name, values in baselines.items():
         metrics |= baseline_metrics(scored, name, values)

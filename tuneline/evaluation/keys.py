@@ -31,6 +31,10 @@ PREDICTED_LABELS_PER_ROW = "predicted_labels_per_row"
 """Key of the mean number of labels that the model gives a row."""
 MAJORITY = "majority"
 """Name of the majority baseline in keys and columns."""
+CALIBRATION_SCORES = ("log_loss", "brier_score", "calibration_error")
+"""Metrics of probabilities, which are computed with the temperature and without it."""
+UNCALIBRATED = "uncalibrated_"
+"""Beginning of the keys of these metrics without the temperature."""
 SIMPLE_MODELS = (MAJORITY, "tfidf", "frozen", "cosine")
 """Names of the simple models of the stage ``baseline``; those after TF-IDF need a checkpoint."""
 MAJORITY_KEYS = {
@@ -75,6 +79,11 @@ def leak_keys(metric: Metric) -> tuple[str, str]:
     return f"{metric.name}_from_leaks_low", f"{metric.name}_from_leaks_high"
 
 
+def change_keys(name: str) -> tuple[str, str]:
+    """Return the keys of the ends of the interval of what the temperature changes of one of these metrics."""
+    return f"{name}_change_low", f"{name}_change_high"
+
+
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
@@ -85,5 +94,9 @@ def custom_metrics(evaluated: Iterable[str]) -> list[str]:
         for model in SIMPLE_MODELS:
             built_in.add(str(baseline_key(metric, model)))
             built_in.update(over_keys(metric, model))
+    for name in CALIBRATION_SCORES:
+        built_in.update(change_keys(name))
+        for key in (name, f"{UNCALIBRATED}{name}"):
+            built_in |= {key, f"{key}_low", f"{key}_high"}
     ends = ("_pass_rate", WITHOUT_LEAKS)
     return [name for name in evaluated if name not in built_in and not name.endswith(ends)]

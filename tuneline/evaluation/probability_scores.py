@@ -9,7 +9,7 @@ from tuneline.evaluation.curves import ClassProbabilities, Sigmoid, Softmax
 from tuneline.evaluation.table import ProbabilityMetric, reported_metrics
 from tuneline.metrics.table import METRIC_TABLE, Metric
 from tuneline.tasks import Classification, Multilabel, Regression, Task
-from tuneline.tasks.probabilities import likelihoods, sigmoid
+from tuneline.tasks.probabilities import likelihoods
 from tuneline.tasks.task import Labels, Logits
 
 
@@ -19,29 +19,32 @@ def probabilities_of(_task: Task, logits: Logits) -> ClassProbabilities:
     return Softmax.of(logits)
 
 
+@probabilities_of.register(Classification)
+def _(task: Classification, logits: Logits) -> ClassProbabilities:
+    """Return the probability of each class."""
+    return Softmax.of(logits, task.temperature)
+
+
 @probabilities_of.register(Multilabel)
-def _(_task: Multilabel, logits: Logits) -> ClassProbabilities:
+def _(task: Multilabel, logits: Logits) -> ClassProbabilities:
     """Return the probability of each label."""
-    return Sigmoid(logits)
+    return Sigmoid(logits, task.scales)
 
 
-def probability_scores(
-    task: Task, logits: Logits, labels: Labels, compared: bool = False
-) -> dict[str, float]:
+def probability_scores(task: Task, logits: Logits, labels: Labels) -> dict[str, float]:
     """Return the metrics of the table that have a formula for probabilities, where they are defined.
 
     Args:
         task: The kind of task; a number has no probability.
         logits: Outputs of a model, ``(rows, outputs)``.
         labels: The labels of the rows.
-        compared: True for the metrics alone that are compared for exported models, too.
     """
     if not task.has_classes:
         return {}
     probability = probabilities_of(task, logits)
     scores = {}
     for metric in reported_metrics(task):
-        if not isinstance(metric, ProbabilityMetric) or (compared and not metric.is_compared):
+        if not isinstance(metric, ProbabilityMetric):
             continue
         score = metric.probability_score(probability, labels)
         if score is not None:
@@ -56,15 +59,15 @@ def confidences(task: Task, logits: Logits) -> NDArray[np.float64]:
 
 
 @confidences.register(Classification)
-def _(_task: Classification, logits: Logits) -> NDArray[np.float64]:
+def _(task: Classification, logits: Logits) -> NDArray[np.float64]:
     """Return the probability of each predicted class."""
-    return Softmax.of(logits).highest
+    return Softmax.of(logits, task.temperature).highest
 
 
 @confidences.register(Multilabel)
 def _(task: Multilabel, logits: Logits) -> NDArray[np.float64]:
     """Return the probability of the least certain decision of each row."""
-    probability = sigmoid(logits)
+    probability = task.scores(logits)
     return np.asarray(likelihoods(probability, task.decided_sets(probability)).min(axis=1))
 
 

@@ -33,11 +33,9 @@ class ProbabilityMetric(Metric):
 
     Attributes:
         probability_score: Formula.
-        is_compared: True for a metric that is computed for exported models, too.
     """
 
     probability_score: ProbabilityScore
-    is_compared: bool = False
 
 
 def _roc_auc(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
@@ -56,6 +54,23 @@ def _calibration_error(probability: ClassProbabilities, labels: NDArray[Any]) ->
     from tuneline.evaluation.curves import calibration, calibration_error
 
     return calibration_error(calibration(probability, labels))
+
+
+def _log_loss(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
+    """Return the mean negative logarithm of the probability of the label; of several labels, over all."""
+    import numpy as np
+
+    from tuneline.evaluation.curves import has_class
+    from tuneline.tasks.probabilities import SMALLEST
+
+    total = 0.0
+    for label in range(probability.classes):
+        positive = has_class(labels, label)
+        of_class = probability.of_class(label)
+        total -= float(np.log(np.maximum(of_class[positive], SMALLEST)).sum())
+        if labels.ndim == 2:
+            total -= float(np.log(np.maximum(1 - of_class[~positive], SMALLEST)).sum())
+    return total / labels.size
 
 
 def _brier_score(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
@@ -109,11 +124,16 @@ _PROBABILITY_METRICS = (
         probability_score=_average_precision,
     ),
     ProbabilityMetric(
+        name="log_loss",
+        kinds=CLASSES + SETS,
+        greater_is_better=False,
+        probability_score=_log_loss,
+    ),
+    ProbabilityMetric(
         name="calibration_error",
         kinds=CLASSES + SETS,
         greater_is_better=False,
         probability_score=_calibration_error,
-        is_compared=True,
     ),
     ProbabilityMetric(
         name="brier_score",

@@ -115,6 +115,22 @@ def share_interval(successes: NDArray[np.bool_], clusters: NDArray[Any]) -> Inte
     return _score_interval(METRIC_TABLE["accuracy"], (required, successes.astype(np.int64)), "macro", rows)
 
 
+def mean_estimate(values: Floats, clusters: NDArray[Any] | None) -> Estimate:
+    """Return the mean of values of at least one row, shape ``(rows,)``, with its interval."""
+    rows = RowClusters.of(clusters, len(values))
+    total = values.sum()
+
+    def leave_out(members: Members) -> Iterator[Floats]:
+        counts = np.bincount(members)
+        sums = np.bincount(members, values)
+        yield ((total - sums) / (len(values) - counts))[:, np.newaxis]
+
+    mean = total / len(values)
+    (variance,) = rows.variance(leave_out, np.array([mean]), values)
+    half = rows.critical(LEVEL) * math.sqrt(variance)
+    return Estimate(float(mean), float(mean - half), float(mean + half))
+
+
 def effective_rows(outcomes: NDArray[Any], clusters: NDArray[Any] | None) -> float:
     """Return the number of independent rows whose mean varies as much as that of rows in clusters.
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from tuneline.decisions.costs import CostRule
 from tuneline.model.batches import RowWindows, TokenizedRows
 from tuneline.model.encoding import InputEncoder, flat_array
 from tuneline.model.long_text import LongText, longer_text
 from tuneline.model.row_offsets import row_offsets
 from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.onnx.usage import TokenizerRecord, exported_file
+from tuneline.onnx.usage import TokenizerRecord, exported_file, model_record
 from tuneline.onnx.window_support import window_support
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import TASKS, Task
@@ -56,6 +57,7 @@ class TextClassifier:
 
     text_columns: tuple[str, ...]
     task: Task
+    costs: CostRule | None
     pad_token_id: int
     classifier: OnnxClassifier
     encoder: InputEncoder
@@ -73,18 +75,24 @@ class TextClassifier:
             StageError: A file of the model is missing or damaged, or its metadata cannot be used.
         """
         file = exported_file(path, precision)
+        record = model_record(file)
         classifier = OnnxClassifier(file, threads)
         metadata = classifier.metadata
         try:
             text_columns = json.loads(metadata["text_columns"])
             labels = json.loads(metadata["labels"])
             decisions = json.loads(metadata.get("decisions", "{}"))
-            record = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
-            tokenizer_file = file.parent / record.file
+            tokenizer = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
+            tokenizer_file = file.parent / tokenizer.file
             long_text = LongText.model_validate(json.loads(metadata.get("long_text", "{}")))
+            task = TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions)
+            costs = None
+            if record.costs is not None:
+                costs = CostRule.of(record.costs, task.class_names)
             return cls(
                 text_columns=tuple(text_columns),
-                task=TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions),
+                task=task.with_decisions(record.decisions or {}),
+                costs=costs,
                 pad_token_id=int(metadata["pad_token_id"]),
                 classifier=classifier,
                 encoder=InputEncoder(
@@ -92,7 +100,7 @@ class TextClassifier:
                     str(tokenizer_file),
                     int(metadata["max_length"]),
                     long_text,
-                    record.truncation_side,
+                    tokenizer.truncation_side,
                 ),
             )
         except Exception as error:  # errors of the library tokenizers have no class of their own

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import OMITTED, Number, Record
+from tuneline.decisions.costs import CostRecord
 from tuneline.model.long_text import LongText
 from tuneline.runtime.errors import StageError
 
@@ -42,6 +43,12 @@ class ModelRecord(Record):
     bytes: int
     """Size of all its files."""
     sha256: Mapping[FileName, str]
+    decisions: Mapping[str, Any] | None = OMITTED
+    """How its outputs become predictions, where that differs from ``UsageRecord.decisions``; ``compare`` adds
+    it.
+    """
+    costs: CostRecord | None = OMITTED
+    """What errors cost, where that decides about its answers; ``compare`` adds it."""
     method: str | None = OMITTED
     """int8: ``dynamic``, ``smoothed`` or ``static``."""
     weight_bits: int | None = OMITTED
@@ -78,6 +85,8 @@ class UsageRecord(Record):
     opset: int
     inputs: Sequence[str]
     models: Mapping[str, ModelRecord]
+    evidence: str | None = OMITTED
+    """SHA-256 of ``evidence.parquet``, by which promises about answers are made; ``compare`` adds it."""
     left_out: Mapping[str, Sequence[str]] | None = OMITTED
     """Why a precision that was exported is not published, as messages; ``compare`` adds it."""
 
@@ -122,6 +131,13 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
                 f"{file} is damaged, or of another model: {EXPORT_RECORD} has another hash for it.", DAMAGED
             )
     return folder / model.file
+
+
+def model_record(file: Path) -> ModelRecord:
+    """Return the record of an ONNX file that ``exported_file`` has found."""
+    record = UsageRecord.read(file.parent / EXPORT_RECORD)
+    (model,) = [model for model in record.models.values() if model.file == file.name]
+    return model
 
 
 def _missing_model(folder: Path, name: str, record: UsageRecord) -> StageError:

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tuneline.params.data import DataParams, TokenizeParams
-from tuneline.params.evaluate import CompareParams, EvaluateParams, ExportParams
+from tuneline.params.evaluate import CompareParams, DecideParams, EvaluateParams, ExportParams
 from tuneline.params.model import ModelParams
 from tuneline.params.section import FunctionName, Section
 from tuneline.params.train import RunParams, TrainParams
@@ -14,6 +14,7 @@ from tuneline.params.validate import ValidateParams
 __all__ = [
     "CompareParams",
     "DataParams",
+    "DecideParams",
     "EvaluateParams",
     "ExportParams",
     "ModelParams",
@@ -50,6 +51,8 @@ class Params(Section):
     """The ONNX models."""
     compare: CompareParams
     """Tolerances for the comparison of the ONNX models with the trained model."""
+    decide: DecideParams = DecideParams()
+    """What is done with the probabilities of the published models."""
 
     @property
     def training_seed(self) -> int:

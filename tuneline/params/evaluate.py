@@ -174,3 +174,25 @@ class CompareParams(Section):
                 "fp32.required: the pipeline always publishes fp32; widen its tolerances instead"
             )
         return self
+
+
+class CostParams(Section):
+    """``decide.costs``: what errors cost, in any unit; a right answer costs nothing."""
+
+    error: PositiveFloat = 1.0
+    """Cost of a wrong answer that ``of`` does not name."""
+    abstain: PositiveFloat | None = None
+    """Cost of no answer, such as a person who reads the row. ``null``: every row gets an answer."""
+    of: dict[str, dict[str, Annotated[float, Field(ge=0)]]] = {}
+    """Cost of single errors, by the class that is right and the class that is answered:
+    ``{fraud: {ok: 50}}``.
+    """
+
+
+class DecideParams(Section):
+    """Section ``decide``: what is done with the probabilities of a model, see docs/decide.md."""
+
+    costs: CostParams | None = None
+    """What errors and abstentions cost, of one class per row. ``null``: the most probable class is the
+    answer.
+    """

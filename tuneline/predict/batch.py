@@ -24,7 +24,14 @@ from tuneline.engines import EngineOptions, map_tasks
 from tuneline.predict import Kind
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.skipped_rows import RowReport
-from tuneline.predict.streaming import StreamOptions, TaskResult, predict_file, say_summary, say_truncated
+from tuneline.predict.streaming import (
+    StreamOptions,
+    TaskResult,
+    predict_file,
+    say_abstained,
+    say_summary,
+    say_truncated,
+)
 from tuneline.predict.writing import (
     OutputColumns,
     PredictionOutput,
@@ -262,6 +269,9 @@ class ResultRecord(Record):
     truncated: int | None = OMITTED
     """Number of rows that were too long for the model; ``None`` in a record of an earlier version."""
 
+    abstained: int | None = OMITTED
+    """Number of rows that got no answer; ``None`` in a record of an earlier version."""
+
     @property
     def task(self) -> tuple[str, ...]:
         """Identity of the task: model and options, input, and rows."""
@@ -408,6 +418,7 @@ def predict_task(task: PredictionTask) -> TaskResult:
             "skipped": result.skipped,
             "first": list(result.first),
             "truncated": result.truncated,
+            "abstained": result.abstained,
         }
         task.folder.write(task.output.path.name, task.record.model_copy(update=counts))
     return result
@@ -418,7 +429,7 @@ class Tally:
 
     def __init__(self, policy: BadRowPolicy) -> None:
         self.policy = policy
-        self.rows = self.skipped = self.truncated = 0
+        self.rows = self.skipped = self.truncated = self.abstained = 0
         self._report = RowReport()
         self._start_file("")
 
@@ -437,6 +448,7 @@ class Tally:
         self.rows += result.rows
         self.skipped += result.skipped
         self.truncated += result.truncated
+        self.abstained += result.abstained
         for place in result.first:
             self._report.add(f"skipped {part.path}, {place}")
 
@@ -468,7 +480,9 @@ class BatchPrediction:
         """
         started = time.perf_counter()
         tally = Tally(self.options.bad_rows)
-        columns = OutputColumns(self.model.load().task, self.columns.kept, self.options.deciding_window)
+        columns = OutputColumns(
+            self.model.load().task, self.columns.kept, self.options.rule, self.options.deciding_window
+        )
         with open_writer(output, columns) as writer, _scratch(output.path) as folder:
             paths = []
             tasks = []
@@ -482,6 +496,7 @@ class BatchPrediction:
                 writer.append(path)
                 path.unlink()
         say_truncated(tally.truncated, tally.rows, self.model.load())
+        say_abstained(tally.abstained, tally.rows)
         say_summary(tally.rows, tally.skipped, started)
 
     def to_folder(
@@ -521,6 +536,7 @@ class BatchPrediction:
                         folder.remove(dataclasses.replace(part, number=number).result_name(kind))
                     raise
         say_truncated(tally.truncated, tally.rows, self.model.load())
+        say_abstained(tally.abstained, tally.rows)
         say_summary(tally.rows, tally.skipped, started, sum(result.rows for result in kept.values()))
 
     def _task(self, part: Part, output: PredictionOutput) -> PredictionTask:
@@ -557,6 +573,7 @@ class BatchPrediction:
             if self.options.deciding_window:
                 options.append("deciding-window")
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
+            options += [self.options.rule.values, self.model.load().task.decisions]
             model = file_hash(self.model.file())
             command = content_key(model, dataclasses.asdict(self.columns), options, libraries)
 
@@ -605,7 +622,13 @@ def kept_results(planned: Mapping[str, ResultRecord], folder: ResultFolder) -> d
     of_other_versions = []
     for name, record in folder.records().items():
         if name in planned and record.task == planned[name].task:
-            kept[name] = TaskResult(record.rows, record.skipped, tuple(record.first), record.truncated or 0)
+            kept[name] = TaskResult(
+                record.rows,
+                record.skipped,
+                tuple(record.first),
+                record.truncated or 0,
+                record.abstained or 0,
+            )
         elif record.command not in commands:
             of_other_commands.append(name)
         elif record.source in sources:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tuneline.decisions.answers import Answers
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 
 
@@ -30,9 +31,11 @@ def _(task: Multilabel) -> tuple[str, ...]:
 
 
 @prediction_columns.register(Regression)
-def _(_task: Regression) -> tuple[str, ...]:
-    """The number."""
-    return ("prediction",)
+def _(task: Regression) -> tuple[str, ...]:
+    """The number, and the ends of its interval, if it has one."""
+    if task.half_width is None:
+        return ("prediction",)
+    return ("prediction", "prediction_low", "prediction_high")
 
 
 @singledispatch
@@ -65,30 +68,34 @@ def _(task: Multilabel, value: Any) -> Any:
 
 
 @singledispatch
-def prediction_rows(task: Task, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
-    """Yield the values of ``prediction_columns`` for each row of scores, rounded."""
+def prediction_rows(
+    task: Task, scores: NDArray[np.float64], answers: Answers, digits: int
+) -> Iterator[list[Any]]:
+    """Yield the values of ``prediction_columns`` for each row of scores, rounded, with its answer."""
     raise NotImplementedError(task.kind)
 
 
 @prediction_rows.register(Classification)
-def _(task: Classification, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
-    """Yield class name and probabilities; of equal ones, the lowest id is predicted."""
-    best = scores.argmax(axis=1).tolist()
-    for position, values in zip(best, scores.round(digits).tolist(), strict=True):
+def _(
+    task: Classification, scores: NDArray[np.float64], answers: Answers, digits: int
+) -> Iterator[list[Any]]:
+    """Yield class name and probabilities."""
+    for position, values in zip(answers.labels.tolist(), scores.round(digits).tolist(), strict=True):
         yield [task.names[position], values[position], *values]
 
 
 @prediction_rows.register(Multilabel)
-def _(task: Multilabel, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
+def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers, digits: int) -> Iterator[list[Any]]:
     """Yield lists of names, and probabilities."""
-    sets = task.decided_sets(scores).tolist()
-    for labels, values in zip(sets, scores.round(digits).tolist(), strict=True):
+    for labels, values in zip(answers.labels.tolist(), scores.round(digits).tolist(), strict=True):
         yield [task.names_of(labels), *values]
 
 
 @prediction_rows.register(Regression)
-def _(_task: Regression, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
-    """Yield the number."""
+def _(task: Regression, scores: NDArray[np.float64], _answers: Answers, digits: int) -> Iterator[list[Any]]:
+    """Yield the number, and the ends of its interval."""
+    if task.half_width is not None:
+        scores = np.hstack([scores, scores - task.half_width, scores + task.half_width])
     yield from scores.round(digits).tolist()
 
 
@@ -117,6 +124,6 @@ def _(task: Multilabel, values: Sequence[Any]) -> dict[str, Any]:
 
 
 @json_prediction.register(Regression)
-def _(_task: Regression, values: Sequence[Any]) -> dict[str, Any]:
-    """Return the number."""
-    return {"prediction": values[0]}
+def _(task: Regression, values: Sequence[Any]) -> dict[str, Any]:
+    """Return the number, and the ends of its interval."""
+    return dict(zip(prediction_columns(task), values, strict=True))

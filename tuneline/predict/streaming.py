@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.predict.answer_rule import PLAIN, AnswerRule
 from tuneline.predict.skipped_rows import RowReport
 from tuneline.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
@@ -25,13 +26,15 @@ A tokenizer takes about 60 bytes of memory for each character.
 class StreamOptions:
     """Rows per forward pass, rows in memory at most, and what to do about rows that cannot be predicted.
 
-    With ``deciding_window``, the output says which window of a document decided.
+    With ``deciding_window``, the output says which window of a document decided. ``rule`` decides about
+    answers.
     """
 
     batch_size: int
     window: int
     bad_rows: BadRowPolicy
     deciding_window: bool = False
+    rule: AnswerRule = PLAIN
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,14 @@ class TaskResult:
         skipped: Bad rows that were left out.
         first: Places and reasons of the first skipped rows.
         truncated: Predicted rows that were too long for the model.
+        abstained: Predicted rows that got no answer.
     """
 
     rows: int
     skipped: int = 0
     first: tuple[str, ...] = ()
     truncated: int = 0
+    abstained: int = 0
 
 
 def predict_file(
@@ -67,11 +72,13 @@ def predict_file(
     name = source.name
     with ExitStack() as stack:
         rows = stack.enter_context(open_rows(source, columns))
-        output_columns = OutputColumns(model.task, rows.columns.kept, options.deciding_window)
+        output_columns = OutputColumns(model.task, rows.columns.kept, options.rule, options.deciding_window)
         writer = stack.enter_context(open_writer(output, output_columns))
         bad = BadRows(name, rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
-    return TaskResult(predicted.rows, bad.count, tuple(bad.first), predicted.truncated)
+    return TaskResult(
+        predicted.rows, bad.count, tuple(bad.first), predicted.truncated, abstained=writer.abstained
+    )
 
 
 def predict_and_say(
@@ -88,7 +95,17 @@ def predict_and_say(
     started = time.perf_counter()
     result = predict_file(model, source, columns, output, options)
     say_truncated(result.truncated, result.rows, model)
+    say_abstained(result.abstained, result.rows)
     say_summary(result.rows, result.skipped, started)
+
+
+def say_abstained(abstained: int, rows: int) -> None:
+    """Print to standard error how many rows got no answer, if there are any."""
+    if abstained:
+        say(
+            f"{abstained:,} of {rows:,} rows ({abstained / rows:.1%}) got no answer: column abstained",
+            error=True,
+        )
 
 
 def say_truncated(truncated: int, rows: int, model: TextClassifier) -> None:

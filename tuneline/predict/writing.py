@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.tables import ROW_GROUP
 from tuneline.predict import Kind
+from tuneline.predict.answer_rule import PLAIN, AnswerRule
 from tuneline.predict.prediction_columns import (
     cell_text,
     json_prediction,
@@ -104,8 +105,12 @@ def open_target(path: DataFile) -> Iterator[BinaryIO]:
                 yield file
 
 
+ABSTENTION_COLUMNS = ("abstained", "reason")
+"""Whether a row gets no answer, and why."""
 WINDOW_COLUMNS = ("window", "window_text")
 """Which window of a document decided: its number, from 1, and its text."""
+ADDED_TYPES = {"abstained": pa.bool_(), "window": pa.int64()}
+"""Arrow types of the columns above that are no text."""
 DIGITS = 6
 """Digits after the decimal point of a probability or number."""
 SEPARATORS = re.compile(r"[\t\r\n]")
@@ -129,6 +134,8 @@ class OutputColumns:
 
     task: Task
     kept: tuple[str, ...]
+    rule: AnswerRule = PLAIN
+    """What decides about answers; ``ABSTENTION_COLUMNS`` are added if some rows may get none."""
     deciding_window: bool = False
     """True if ``WINDOW_COLUMNS`` are added."""
 
@@ -162,7 +169,12 @@ class OutputColumns:
     @property
     def added(self) -> tuple[str, ...]:
         """The columns after the prediction."""
-        return WINDOW_COLUMNS if self.deciding_window else ()
+        columns: tuple[str, ...] = ()
+        if self.rule.abstains:
+            columns += ABSTENTION_COLUMNS
+        if self.deciding_window:
+            columns += WINDOW_COLUMNS
+        return columns
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -171,10 +183,15 @@ class OutputColumns:
 
 
 class Writer(ABC):
-    """Writer of predictions, window by window."""
+    """Writer of predictions, window by window.
+
+    Attributes:
+        abstained: Number of rows that got no answer.
+    """
 
     def __init__(self, columns: OutputColumns) -> None:
         self.columns = columns
+        self.abstained = 0
 
     @abstractmethod
     def append(self, part: Path) -> None:
@@ -185,26 +202,35 @@ class Writer(ABC):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        added: Sequence[Sequence[Any]] | None = None,
+        windows: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         """Write rows with their predictions.
 
         Args:
             rows: The rows, with the values of the kept columns.
             outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
-            added: Values of ``columns.added`` of each row; ``None`` if there are no such columns.
+            windows: Values of ``WINDOW_COLUMNS`` of each row; ``None`` if there are no such columns.
         """
 
     def predicted(
-        self, outputs: NDArray[np.float64], added: Sequence[Sequence[Any]] | None
+        self, outputs: NDArray[np.float64], windows: Sequence[Sequence[Any]] | None
     ) -> Iterator[list[Any]]:
         """Yield the values of ``columns.predicted`` and ``columns.added`` for each row."""
-        rows = prediction_rows(self.columns.task, outputs, DIGITS)
-        if added is None:
-            yield from rows
-            return
-        for values, more_values in zip(rows, added, strict=True):
-            yield [*values, *more_values]
+        task = self.columns.task
+        rule = self.columns.rule
+        answers = rule.answers(task, outputs)
+        reasons = rule.reasons(answers)
+        for number, values in enumerate(prediction_rows(task, outputs, answers, DIGITS)):
+            added: list[Any] = []
+            reason = reasons[number]
+            if reason is not None:
+                values[0] = None  # so that no program takes it for an answer
+                self.abstained += 1
+            if rule.abstains:
+                added += [reason is not None, reason]
+            if windows is not None:
+                added += windows[number]
+            yield [*values, *added]
 
 
 class TextWriter(Writer):
@@ -230,10 +256,10 @@ class TextWriter(Writer):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        added: Sequence[Sequence[Any]] | None = None,
+        windows: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         """Write one line or record per row."""
-        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, windows), strict=True):
             line = self._line(f"row {row.number}", [row.number, *row.kept.values(), *predicted])
             self._text.write(line)
         self._text.flush()
@@ -287,7 +313,7 @@ class ParquetWriter(Writer):
         for name, data_type in zip(columns.predicted, prediction_types(columns.task), strict=True):
             fields.append(pa.field(name, data_type))
         for name in columns.added:
-            fields.append(pa.field(name, pa.int64() if name == "window" else pa.string()))
+            fields.append(pa.field(name, ADDED_TYPES.get(name, pa.string())))
         self._schema = pa.schema(fields)
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []
@@ -296,10 +322,10 @@ class ParquetWriter(Writer):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        added: Sequence[Sequence[Any]] | None = None,
+        windows: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         """Collect rows, and write each full row group."""
-        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, windows), strict=True):
             kept = [None if value is None else str(value) for value in row.kept.values()]
             self._waiting.append([row.number, *kept, *predicted])
             if len(self._waiting) == ROW_GROUP:

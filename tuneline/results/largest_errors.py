@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.named_classes import NamedClasses
-from tuneline.tasks.probabilities import likelihoods, sigmoid
+from tuneline.tasks.probabilities import likelihoods
 from tuneline.tasks.task import Labels, Logits
 
 
@@ -88,7 +88,7 @@ def _(task: Multilabel, logits: Logits, labels: Labels) -> NDArray[np.float64]:
 
     Where all decisions are right, it is the probability of the least confident one.
     """
-    probability = sigmoid(logits)
+    probability = task.scores(logits)
     sets = task.decided_sets(probability)
     confidence = likelihoods(probability, sets)
     wrong = sets != labels

@@ -44,7 +44,7 @@ def _(task: Multilabel) -> Mapping[str, float]:
 
 @singledispatch
 def error_figure(task: Task) -> str:
-    """TODO."""
+    """Return the name of the figure that shows the errors."""
     raise NotImplementedError(task.kind)
 
 

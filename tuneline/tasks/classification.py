@@ -1,7 +1,8 @@
 """Classification: one class of several for each row."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +19,32 @@ class Classification(NamedClasses):
 
     Attributes:
         names: Class names in the order of their ids.
+        temperature: What logits are divided by before they become probabilities.
     """
 
     names: tuple[str, ...]
+    temperature: float = field(default=1.0, compare=False)
 
     kind: ClassVar[str] = "classification"
     metric_kind: ClassVar[MetricKind] = "classification"
     prediction_column: ClassVar[str] = "label"
     one_class: ClassVar[bool] = True
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
+
+    # How outputs become predictions.
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The temperature, if one was fitted."""
+        if self.temperature == 1.0:
+            return {}
+        return {"temperature": self.temperature}
+
+    def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
+        """Return the task with this temperature."""
+        if "temperature" not in decisions:
+            return self
+        return replace(self, temperature=float(decisions["temperature"]))
 
     # What labels mean.
 
@@ -63,7 +81,7 @@ class Classification(NamedClasses):
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the probabilities of the classes."""
-        return probabilities(logits)
+        return probabilities(logits, self.temperature)
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
         """Return which predictions are another class."""

@@ -2,7 +2,8 @@
 
 In memory the labels of rows are numbers 0 or 1, int8 of shape ``(rows, labels)``; a row without a label to
 learn from is -1 throughout. A model has one logit for each label. Its probability is the sigmoid of the
-logit, and a row has the labels whose probability is above their threshold.
+logit, divided by the temperature of the label, and a row has the labels whose probability is above their
+threshold.
 """
 
 import hashlib
@@ -39,11 +40,13 @@ class Multilabel(NamedClasses):
         names: Names of the labels in the order of their ids.
         thresholds: Probability above which a row has a label, for each name; empty: 0.5.
         at_least_one: True if a row without a label above its threshold gets the most probable one.
+        temperatures: What the logits of each name are divided by before they become probabilities; empty: 1.
     """
 
     names: tuple[str, ...]
     thresholds: tuple[float, ...] = field(default=(), compare=False)
     at_least_one: bool = field(default=False, compare=False)
+    temperatures: tuple[float, ...] = field(default=(), compare=False)
 
     kind: ClassVar[str] = "multilabel"
     class_term: ClassVar[str] = "label"
@@ -57,24 +60,45 @@ class Multilabel(NamedClasses):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The thresholds by name, and whether a row gets at least one label."""
-        if not self.thresholds:
-            return {}
-        return {
-            "thresholds": dict(zip(self.names, self.thresholds, strict=True)),
-            "at_least_one": self.at_least_one,
-        }
+        """The thresholds and temperatures by name, and whether a row gets at least one label."""
+        decisions: dict[str, Any] = {}
+        if self.thresholds:
+            decisions["thresholds"] = dict(zip(self.names, self.thresholds, strict=True))
+            decisions["at_least_one"] = self.at_least_one
+        if self.temperatures:
+            decisions["temperatures"] = dict(zip(self.names, self.temperatures, strict=True))
+        return decisions
 
     def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
-        """Return the task with these thresholds."""
-        if not decisions:
-            return self
-        thresholds = decisions["thresholds"]
-        return replace(
-            self,
-            thresholds=tuple(thresholds[name] for name in self.names),
-            at_least_one=decisions["at_least_one"],
-        )
+        """Return the task with these thresholds and temperatures."""
+        task = self
+        if "thresholds" in decisions:
+            thresholds = decisions["thresholds"]
+            task = replace(
+                task,
+                thresholds=tuple(thresholds[name] for name in self.names),
+                at_least_one=decisions["at_least_one"],
+            )
+        if "temperatures" in decisions:
+            temperatures = decisions["temperatures"]
+            task = replace(task, temperatures=tuple(temperatures[name] for name in self.names))
+        return task
+
+    def with_temperatures(self, temperatures: NDArray[np.float64]) -> Self:
+        """Return the task with these temperatures, and with thresholds that decide as before.
+
+        A probability that is at its threshold stays there when its temperature changes.
+        """
+        odds = np.log(self.cuts / (1 - self.cuts)) * self.scales / temperatures
+        thresholds = ()
+        if self.thresholds:
+            thresholds = tuple(sigmoid(odds).tolist())
+        return replace(self, thresholds=thresholds, temperatures=tuple(temperatures.tolist()))
+
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """The temperatures, shape ``(labels,)``."""
+        return np.array(self.temperatures or [1.0] * self.outputs)
 
     @property
     def cuts(self) -> NDArray[np.float64]:
@@ -168,11 +192,11 @@ class Multilabel(NamedClasses):
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the labels whose probability is above their threshold."""
-        return self.decided_sets(sigmoid(logits))
+        return self.decided_sets(self.scores(logits))
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the probability of each label."""
-        return sigmoid(logits)
+        return sigmoid(logits / self.scales)
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows do not get exactly their labels."""

@@ -12,10 +12,12 @@ SMALLEST = 1e-12
 """Smallest probability whose logarithm is taken."""
 
 
-def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the softmax of logits; both of shape ``(rows, classes)``."""
+def probabilities(logits: NDArray[np.float32], temperature: float = 1.0) -> NDArray[np.float64]:
+    """Return the softmax of logits that are divided by a temperature; both of shape ``(rows, classes)``."""
     wide = logits.astype(np.float64)
-    exponentials = np.exp(wide - wide.max(axis=1, keepdims=True))  # finite for logits of any size
+    wide -= wide.max(axis=1, keepdims=True)  # so that exponentials of logits of any size are finite
+    wide /= temperature
+    exponentials = np.exp(wide)
     result: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
     return result
 

@@ -1,7 +1,7 @@
 """Regression: one number for each row."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,12 +10,21 @@ from numpy.typing import NDArray
 from tuneline.core.task_kinds import MetricKind
 from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
 
+INTERVAL_LEVEL = 0.9
+"""Share of new rows whose number is within the interval around its prediction."""
+
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """Labels are numbers, float32; a model has one output, which is the predicted number."""
+    """Labels are numbers, float32; a model has one output, which is the predicted number.
+
+    Attributes:
+        half_width: By how much the ends of the interval around a prediction differ from it; ``None`` if that
+            is not known.
+    """
 
     names: None = field(default=None, init=False)
+    half_width: float | None = field(default=None, compare=False)
     kind: ClassVar[str] = "regression"
     metric_kind: ClassVar[MetricKind] = "regression"
     has_classes: ClassVar[bool] = False
@@ -37,6 +46,21 @@ class Regression(Task):
     def of_outputs(cls, names: Sequence[str]) -> Self:  # noqa: ARG003
         """Return the task: the name of the only output means nothing."""
         return cls()
+
+    # How outputs become predictions.
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The interval, if it is known."""
+        if self.half_width is None:
+            return {}
+        return {"interval": {"level": INTERVAL_LEVEL, "half_width": self.half_width}}
+
+    def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
+        """Return the task with this interval."""
+        if "interval" not in decisions:
+            return self
+        return replace(self, half_width=float(decisions["interval"]["half_width"]))
 
     # What labels mean.
 

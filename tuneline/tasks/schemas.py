@@ -44,8 +44,11 @@ def label_feature(task: Task) -> dict[str, Any]:
 
 @label_feature.register(Classification)
 def _(task: Classification) -> dict[str, Any]:
-    """Return a class label with its names."""
-    return {"names": list(task.names), "_type": "ClassLabel"}
+    """Return a class label with its names, and what decides about probabilities."""
+    label: dict[str, Any] = {"names": list(task.names), "_type": "ClassLabel"}
+    if task.decisions:
+        label[DECISIONS] = task.decisions
+    return label
 
 
 @label_feature.register(Multilabel)

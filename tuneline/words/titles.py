@@ -22,6 +22,7 @@ METRIC_TITLES: Mapping[str, str] = {
     "mean_average_precision": "Average precision",
     "roc_auc": "Area under ROC",
     "average_precision": "Average precision",
+    "log_loss": "Log loss of the probabilities",
     "calibration_error": "Calibration error",
     "brier_score": "Brier score",
     "macro_f1_at_half": "Macro F1 at 0.5",

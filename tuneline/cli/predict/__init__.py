@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from tuneline.predict import BAD_ROW_OPTIONS, BATCH_SIZE, WINDOW, Kind
+from tuneline.predict import BAD_ROW_OPTIONS, BATCH_SIZE, CERTAINTY, WINDOW, Kind
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
 from tuneline.runtime.errors import StageError, refusing
 
@@ -32,6 +32,9 @@ OUTPUT_HELP = (
     " (JSONL)"
 )
 
+RISK_HELP = (
+    "Largest share of wrong answers that is promised; rows that are too unsure get none: docs/decide.md"
+)
 DECIDING_WINDOW_HELP = (
     "Add the columns window and window_text: which part of a long text decided, of a model with"
     " tokenize.long_text: windows"
@@ -108,6 +111,19 @@ def command(  # noqa: PLR0917 - typer calls it by name
         typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers"),
     ] = None,
     deciding_window: Annotated[bool, typer.Option("--deciding-window", help=DECIDING_WINDOW_HELP)] = False,
+    risk: Annotated[
+        float | None,
+        typer.Option(min=1e-4, max=0.5, help=RISK_HELP),
+    ] = None,
+    class_risk: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-risk", metavar="NAME=RISK", help="The same for the answers of one class; repeatable"
+        ),
+    ] = None,
+    certainty: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, help="Probability with which --risk and --class-risk hold")
+    ] = CERTAINTY,
     engine: Annotated[
         Literal["local", "ray"],
         typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)"),
@@ -132,6 +148,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         named_target,
     )
     from tuneline.predict.model_choice import ModelChoice, text_columns
+    from tuneline.predict.promised_rule import RequiredRisk, promised_rule
     from tuneline.predict.streaming import StreamOptions, predict_and_say
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
@@ -180,8 +197,14 @@ def command(  # noqa: PLR0917 - typer calls it by name
     )
 
     # predictions
-    policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
-    options = StreamOptions(batch_size, window, policy, deciding_window)
+    rule = promised_rule(classifier, choice.file(), RequiredRisk.parse(risk, class_risk or (), certainty))
+    options = StreamOptions(
+        batch_size,
+        window,
+        BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS),
+        deciding_window,
+        rule,
+    )
     batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
     with refusing():
         inputs = [opened_input(source, told, input_columns.texts, limits) for source in sources]

@@ -1,0 +1,213 @@
+"""What an exported model does with its probabilities, and the rows that show how often it is right."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.compare.logits import Logits
+from tuneline.calibration.conformal import half_width
+from tuneline.calibration.temperature import calibrated, evenly_spaced
+from tuneline.core.tables import SplitReader
+from tuneline.decisions.answers import answers_of
+from tuneline.decisions.costs import CostRecord, CostRule
+from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
+from tuneline.metrics.stats import mean_estimate
+from tuneline.model.batches import TokenizedRows
+from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.params.evaluate import CostParams
+from tuneline.paths import TOKENIZED
+from tuneline.predictions.files import clusters_of_split
+from tuneline.runtime.errors import ParamsError
+from tuneline.runtime.terminal import say
+from tuneline.tasks import Classification, Regression, Task
+from tuneline.tasks.task import Labels
+
+
+@dataclass(frozen=True)
+class ModelOutputs:
+    """Outputs of one model for the labelled rows of a split.
+
+    Attributes:
+        labels: Labels of the rows.
+        logits: Outputs, ``(rows, outputs)``.
+        clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
+    """
+
+    labels: Labels
+    logits: Logits
+    clusters: NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class FittingRows:
+    """Rows of validation, to which the temperature of each model is fitted.
+
+    Attributes:
+        rows: The tokenized rows that have a label, ``MOST_ROWS`` of them at most.
+        labels: Their labels.
+        clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
+    """
+
+    rows: TokenizedRows
+    labels: Labels
+    clusters: NDArray[Any] | None
+
+    @classmethod
+    def read(cls) -> "FittingRows":
+        """Read the rows."""
+        split = TokenizedSplit.read(SplitReader.open(TOKENIZED, "validation", "tokenize"))
+        clusters = clusters_of_split("validation", len(split))
+        chosen = evenly_spaced(np.flatnonzero(split.task.valid(split.labels)))
+        if clusters is not None:
+            clusters = clusters[chosen]
+        return cls(split.take(chosen), split.labels[chosen], clusters)
+
+    def outputs(self, logits: Logits) -> ModelOutputs:
+        """Return the outputs of a model for these rows."""
+        return ModelOutputs(self.labels, logits, self.clusters)
+
+
+@dataclass(frozen=True)
+class ModelDecisions:
+    """What one exported model does with its outputs.
+
+    Attributes:
+        task: The task with the temperature or the interval of this model.
+        costs: What errors cost, if that decides about answers.
+        evidence: Answers to reported rows and to rows of validation; ``None`` of numbers, or if the reported
+            split is not ``test``.
+        metrics: What answers have cost on the reported rows.
+    """
+
+    task: Task
+    costs: CostRecord | None
+    evidence: Evidence | None
+    metrics: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        costs: CostRecord | None,
+        validation: ModelOutputs,
+        reported: ModelOutputs,
+        *,
+        chose_nothing: bool,
+    ) -> "ModelDecisions":
+        """Return the decisions of a model.
+
+        Args:
+            task: The task of the trained model.
+            costs: What errors cost, as ``cost_record`` returns it.
+            validation: Outputs for validation, which fits the temperature.
+            reported: Outputs for the reported rows.
+            chose_nothing: True if the reported rows are of neither train nor validation, so that they show
+                how the model does on new rows.
+        """
+        if isinstance(task, Regression):
+            if chose_nothing:
+                task = _with_interval(task, reported)
+            return cls(task, None, None, {})
+        task = calibrated(task, validation.logits, validation.labels, validation.clusters)
+        costs = chosen_costs(costs, task, validation)
+        evidence = None
+        if chose_nothing:
+            evidence = Evidence(
+                judged_answers(task, costs, reported), judged_answers(task, costs, validation)
+            )
+        return cls(task, costs, evidence, cost_metrics(task, costs, reported))
+
+
+def _with_interval(task: Regression, reported: ModelOutputs) -> Regression:
+    """Return the task with the interval that independent reported rows show."""
+    rows = independent_sample(reported.clusters, len(reported.labels))
+    width = half_width(task.predictions(reported.logits[rows]), reported.labels[rows])
+    return replace(task, half_width=None if width is None else round(width, 6))
+
+
+def judged_answers(task: Task, costs: CostRecord | None, outputs: ModelOutputs) -> JudgedAnswers:
+    """Return the answers of a model to independent rows of a split, those that the costs let it answer."""
+    rows = independent_sample(outputs.clusters, len(outputs.labels))
+    labels = outputs.labels[rows]
+    answers = answers_of(task, task.scores(outputs.logits[rows]), cost_rule(costs, task))
+    right = ~task.errors(answers.labels, labels)
+    classes = answers.labels if task.one_class else np.full(len(rows), NO_CLASS)
+    judged = JudgedAnswers(classes.astype(np.int32), answers.confidence, right)
+    return judged.take(~answers.too_dear)
+
+
+# What errors cost.
+
+
+def cost_rule(record: CostRecord | None, task: Task) -> CostRule | None:
+    """Return the rule of a record, if there is one."""
+    if record is None:
+        return None
+    return CostRule.of(record, task.class_names)
+
+
+def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:
+    """Return what errors cost, by class name.
+
+    Raises:
+        ParamsError: The task has no single class per row, or a class is not one of its.
+    """
+    if params is None:
+        return None
+    if not isinstance(task, Classification):
+        raise ParamsError(
+            f"decide.costs is for one class per row, and data.task is {task.kind}.",
+            "Set decide.costs: null; the thresholds of several labels are set by train.thresholds.",
+        )
+    for named in (params.of.keys(), *params.of.values()):
+        for name in named:
+            if name not in task.names:
+                raise ParamsError(
+                    f"decide.costs.of: {name!r} is no class of the data: {', '.join(task.names)}.",
+                    "Correct the name, as data.label_names has it.",
+                )
+    errors: dict[str, Mapping[str, float]] = {}
+    for right in task.names:
+        named_costs = params.of.get(right, {})
+        errors[right] = {
+            answer: named_costs.get(answer, params.error) for answer in task.names if answer != right
+        }
+    return CostRecord(errors=errors, abstain=params.abstain)
+
+
+def chosen_costs(record: CostRecord | None, task: Task, validation: ModelOutputs) -> CostRecord | None:
+    """Return the costs if answers that heed them have cost less on validation than the plain ones."""
+    rule = cost_rule(record, task)
+    if rule is None or not len(validation.labels):
+        return record
+    scores = task.scores(validation.logits)
+    heeded = float(rule.costs(scores, validation.labels).mean())
+    plain = float(rule.plain_costs(scores, validation.labels).mean())
+    if heeded <= plain:
+        return record
+    say(
+        f"compare: decide.costs is not applied: on validation, the most probable class costs {plain:.4g} per"
+        f" row, and the answers that heed the costs {heeded:.4g}."
+    )
+    return None
+
+
+def cost_metrics(task: Task, record: CostRecord | None, reported: ModelOutputs) -> dict[str, float]:
+    """Return what the answers of a model have cost per reported row, beside the most probable class."""
+    rule = cost_rule(record, task)
+    if rule is None:
+        return {}
+    scores = task.scores(reported.logits)
+    heeded = rule.costs(scores, reported.labels)
+    plain = rule.plain_costs(scores, reported.labels)
+    saved = mean_estimate(plain - heeded, reported.clusters)
+    return {
+        "cost": float(heeded.mean()),
+        "plain_cost": float(plain.mean()),
+        "saved_cost_low": saved.low,
+        "saved_cost_high": saved.high,
+        "abstained": float(rule.abstains(scores).mean()),
+    }

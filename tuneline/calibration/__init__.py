@@ -1,0 +1,1 @@
+"""Calibration: probabilities that are true as often as they say, by a temperature for the logits."""

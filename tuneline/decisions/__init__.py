@@ -1,0 +1,1 @@
+"""What is done with probabilities: answers that cost least, and rows that show how often they are wrong."""

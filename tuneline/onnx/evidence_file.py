@@ -1,0 +1,29 @@
+"""The evidence beside a published model, if it is the one that was published with it."""
+
+from pathlib import Path
+
+from tuneline.core.hashes import file_hash
+from tuneline.decisions.evidence import EVIDENCE, Evidence, read_evidence
+from tuneline.onnx.usage import DAMAGED, EXPORT_RECORD, UsageRecord
+from tuneline.runtime.errors import StageError
+
+
+def published_evidence(file: Path, precision: str) -> Evidence:
+    """Read the evidence of the model in an ONNX file.
+
+    Raises:
+        StageError: There is none: an earlier version of Tuneline published the model, or the reported split
+            was not ``test``. Or it is damaged, or of other models.
+    """
+    record = UsageRecord.read(file.parent / EXPORT_RECORD)
+    path = file.parent / EVIDENCE
+    if record.evidence is None:
+        raise StageError(
+            f"{file.parent} has no {EVIDENCE}: it is not known how often this model errs when it is sure.",
+            "`dvc repro compare` writes it from the rows of test (evaluate.split: test).",
+        )
+    if not path.is_file() or file_hash(path) != record.evidence:
+        raise StageError(
+            f"{path} is missing, damaged, or of other models: {EXPORT_RECORD} has another hash.", DAMAGED
+        )
+    return read_evidence(path, precision)

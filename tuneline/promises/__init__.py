@@ -1,0 +1,1 @@
+"""Promises about the answers of a model: which rows it may answer so that few answers are wrong."""
