@@ -91,7 +91,8 @@ def promised_abstention(evidence: Evidence, risk: float, certainty: float) -> Ab
     wrong = wrong_before[answered]
 
     # from the start downwards, until one fails
-    start = _start(evidence.choosing, len(rows), risk, certainty)
+    first = first_tested(evidence.choosing, len(rows), risk, certainty)
+    start = int(np.argmax(answered >= first))  # after answers that are equally sure
     p_values = binom.cdf(wrong[start:], answered[start:], risk)
     fails = np.append(p_values > 1 - certainty, True)
     passed = int(np.argmax(fails))
@@ -110,7 +111,7 @@ def _surest_first(rows: JudgedAnswers) -> tuple[Floats, NDArray[np.int64]]:
     return rows.confidence[order], np.append(0, np.cumsum(~rows.right[order]))
 
 
-def _start(choosing: JudgedAnswers, rows: int, risk: float, certainty: float) -> int:
+def first_tested(choosing: JudgedAnswers, rows: int, risk: float, certainty: float) -> int:
     """Return how many of the surest ``rows`` that promise are tested first.
 
     It is the number that passes most probably if answers are wrong as often as among the same share of the
