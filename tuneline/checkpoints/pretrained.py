@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
-from tuneline.core.lfs_pointers import is_lfs_pointer
+from tuneline.checkpoints.lfs_pointers import is_lfs_pointer
 from tuneline.core.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
 from tuneline.paths import BASE_SOURCE
