@@ -130,10 +130,6 @@ class Pretrained:
                 raise ParamsError(problem, self._fetch_again())
         return [INDEX, *shards]
 
-    def weight_bytes(self) -> int:
-        """Return the size of the weights in bytes."""
-        return sum(self.files[name] for name in self.weight_files() if name != INDEX)
-
     def parameters(self) -> int:
         """Return the number of parameters, from the headers of the safetensors files.
 
