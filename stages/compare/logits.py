@@ -1,4 +1,4 @@
-"""The logits of an exported model beside those of the trained one, row by row."""
+"""The logits of an exported and of the trained model, row by row."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +77,7 @@ class LogitComparison:
 def compare_logits(
     reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int
 ) -> LogitComparison:
-    """Compare the logits of an exported model with those of the trained model, of the same shape.
+    """Compare the logits of an exported model with the logits of the trained model, of the same shape.
 
     NaN and infinity count as 0, and their rows as ``not_finite``.
     """

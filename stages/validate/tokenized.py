@@ -199,7 +199,7 @@ class Decoder:
         return has_starts or has_ends
 
     def _parts(self, ids: Sequence[int]) -> list[list[int]]:
-        """Return the ids between special tokens, which are those of the texts."""
+        """Return the ids between special tokens: the ids of the texts."""
         parts = []
         for special, run in groupby(ids, key=lambda token: token in self._vocabulary.special_ids):
             if not special:

@@ -1,4 +1,4 @@
-"""How labels are counted and compared with those of other rows, by kind of task."""
+"""How labels are counted and compared with the labels of other rows, by kind of task."""
 
 from functools import singledispatch
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
-from tuneline.core.lfs_pointers import is_lfs_pointer
+from tuneline.checkpoints.lfs_pointers import is_lfs_pointer
 from tuneline.core.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
 from tuneline.paths import BASE_SOURCE
@@ -129,10 +129,6 @@ class Pretrained:
                 problem = f"{self.key}: {self.label} lacks {name}, which {INDEX} lists."
                 raise ParamsError(problem, self._fetch_again())
         return [INDEX, *shards]
-
-    def weight_bytes(self) -> int:
-        """Return the size of the weights in bytes."""
-        return sum(self.files[name] for name in self.weight_files() if name != INDEX)
 
     def parameters(self) -> int:
         """Return the number of parameters, from the headers of the safetensors files.

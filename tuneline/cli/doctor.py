@@ -25,6 +25,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 import tuneline
+from tuneline.checkpoints.lfs_pointers import is_lfs_pointer
 from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
 from tuneline.messages import ServerError, messages
@@ -440,19 +441,13 @@ def check_git(root: Path) -> Iterator[DoctorResult]:
     yield ok("git")
 
 
-POINTER = b"version https://git-lfs.github.com/spec/"
-"""Beginning of what git has in place of a file of Git LFS."""
-
-
 def large_file_pointers(root: Path) -> list[str]:
     """Return the files of Git LFS that nobody has fetched, as after a clone without ``git-lfs``."""
     pointers = []
     for name in git(root, "ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0"):
         path = root / name
-        if name and path.is_file():
-            with path.open("rb") as file:
-                if file.read(len(POINTER)) == POINTER:
-                    pointers.append(name)
+        if name and path.is_file() and is_lfs_pointer(path):
+            pointers.append(name)
     return pointers
 
 

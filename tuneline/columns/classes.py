@@ -19,6 +19,25 @@ MANY_NUMBERS = 8
 SPARSE = 5
 """Largest number per distinct value, above which numbers are ids or measurements and not classes."""
 SHOWN_CLASSES = 4
+OF_FEW_CLASSES = 2.0
+"""Points of at most ``FEW_CLASSES``.
+
+One of the objections below leaves enough for a label; after two, only the name of the column can help.
+"""
+OF_MANY_CLASSES = 1.2
+"""Points of more of them: less than ``CLOSE`` behind few classes, so that a person chooses."""
+RARELY_REPEATED = -1.5
+"""Points if more than half of the rows have a value of their own, as names and texts have."""
+LONG_VALUE = -1.0
+"""Points if a value is longer than ``LONGEST_CLASS``: one of them may be a mistake, so it weighs less."""
+LIKE_SENTENCES = -1.5
+"""Points if the values have as many words as sentences: templates and titles repeat, too."""
+LIKE_IDS = -1.5
+"""Points of numbers that are rather ids or measurements."""
+NUMBER_IS_MISSING = -0.5
+"""Points if a value is how numbers are left out: not more, because a class may be called ``none``."""
+MOSTLY_DATES = 0.9
+"""Share of the cells that look like dates, from which the others are mistakes."""
 ID_NAME = re.compile(
     r"(.*[_ .-])?(id|ids|uuid|guid|key|hash|url|uri|index|idx|row|no|nr|number|file|path|name)"
 )
@@ -39,21 +58,21 @@ def class_reading(column: Column) -> LabelReading | None:
         (column.name,),
         column.name,
         "classification",
-        2.0 if len(classes) <= FEW_CLASSES else 1.2,
+        OF_FEW_CLASSES if len(classes) <= FEW_CLASSES else OF_MANY_CLASSES,
         f"{len(classes)} classes: {shown}",
         f"{len(classes)} classes",
         coverage=column.coverage,
     )
     if len(classes) > profile.filled / 2 and len(classes) > 2:
-        reading = reading.better_by(-1.5)
+        reading = reading.better_by(RARELY_REPEATED)
     if max(map(len, classes)) > LONGEST_CLASS:
-        reading = reading.better_by(-1.0)
+        reading = reading.better_by(LONG_VALUE)
     if profile.mean_words >= WORDS_OF_SENTENCE:
-        reading = reading.better_by(-1.5)
+        reading = reading.better_by(LIKE_SENTENCES)
     if _are_ids(column):
-        reading = reading.better_by(-1.5)
+        reading = reading.better_by(LIKE_IDS)
     if any(value.lower() in MISSING_NUMBERS for value in classes):
-        reading = reading.better_by(-0.5)
+        reading = reading.better_by(NUMBER_IS_MISSING)
     return reading
 
 
@@ -66,7 +85,7 @@ def _are_ids(column: Column) -> bool:
 
 def is_date(column: Column) -> bool:
     """Return True if nearly all cells look like dates."""
-    return column.count(DATE.fullmatch) >= 0.9 * max(column.rows, 1)
+    return column.count(DATE.fullmatch) >= MOSTLY_DATES * max(column.rows, 1)
 
 
 def is_id(column: Column) -> bool:

@@ -41,6 +41,7 @@ ONLY_LABEL = 4.5
 LABEL_WORDS = ("label", "class", "categor", "target", "sentiment", "intent", "topic", "tag", "genre")
 """Words in the name of a label."""
 LIKE_LABEL = 1.5
+"""Points of a name that has one of ``LABEL_WORDS``: half as many, because ``class_size`` has one, too."""
 LEAST_COVERAGE = 0.5
 """Share of the rows that have a label, below which the reading explains too little."""
 GAPS = 4.0
@@ -167,7 +168,11 @@ NUMBERS_ROWS = -6.0
 NAMES_ROWS = -2.5
 """Points of a column whose name says that it names the rows."""
 IS_DATE = -4.0
+"""Points of a column of dates: more than a known name has, because ``target`` may be a day, too."""
 IS_TEXT = -4.0
+"""Points of a column of texts, likewise."""
+NO_EVIDENCE = 0.0
+"""Points of a reading that only the user's word speaks for."""
 
 
 def with_evidence(reading: LabelReading, column: Column) -> LabelReading:
@@ -331,6 +336,11 @@ def _forced(column: Column, named: NamedColumns) -> LabelReading:
             )
         distinct = len(column.values)
         return LabelReading(
-            (column.name,), column.name, "classification", 0.0, f"{distinct} classes", f"{distinct} classes"
+            (column.name,),
+            column.name,
+            "classification",
+            NO_EVIDENCE,
+            f"{distinct} classes",
+            f"{distinct} classes",
         )
-    return LabelReading((column.name,), column.name, named.task, 0.0, "numbers", NAMED_BY_USER)
+    return LabelReading((column.name,), column.name, named.task, NO_EVIDENCE, "numbers", NAMED_BY_USER)

@@ -68,7 +68,7 @@ def write_provenance(
     devices: DevicesUsed | None = None,
     corrections: AppliedCorrections | None = None,
 ) -> None:
-    """Write ``reports/provenance/STAGE.json``; the arguments are those of ``stage_provenance``."""
+    """Write ``reports/provenance/STAGE.json``; for the arguments, see ``stage_provenance``."""
     provenance = stage_provenance(stage, libraries, devices=devices, corrections=corrections)
     write_record(provenance_file(stage), provenance)
 

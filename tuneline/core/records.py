@@ -54,6 +54,8 @@ class Record(BaseModel):
 
     written_by: ClassVar[str] = ""
     """The stage that writes the file, for messages."""
+    one_line: ClassVar[bool] = False
+    """True for a file without line breaks: indented, a long list of numbers is mostly white space."""
 
     @classmethod
     def read(cls, path: Path, hint: str | None = None) -> Self:

@@ -65,7 +65,12 @@ class StoredLabels:
             raise DataError(
                 "The table has no label names in its schema.", "Write it with `dvc repro download`."
             ) from None
-        return cls(schema.field(column).type, feature)
+        label_type = schema.field(column).type
+        if pa.types.is_list(label_type):
+            # Read from Parquet, the elements are called "element", and "item" everywhere else: a copy has the
+            # bytes of labels that were written for the first time.
+            label_type = pa.list_(label_type.value_type)
+        return cls(label_type, feature)
 
 
 def check_text_columns(split: "SplitReader", text_columns: Sequence[str]) -> None:

@@ -1,9 +1,10 @@
 """How hand-over files are written."""
 
+import json
 from pathlib import Path
 
 from tuneline.core.records import Record
-from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.atomic_files import replace_file, write_json
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -12,4 +13,9 @@ def write_record(path: Path, record: Record) -> None:
     Raises:
         DiskError: The disk is full, or the folder cannot be created or written.
     """
-    write_json(path, record.model_dump(mode="json"))
+    values = record.model_dump(mode="json")
+    if not record.one_line:
+        write_json(path, values)
+        return
+    with replace_file(path) as partial:
+        partial.write_text(json.dumps(values) + "\n", encoding="utf-8")

@@ -121,7 +121,7 @@ def has_class(labels: Classes, index: int) -> NDArray[np.bool_]:
 def scored_classes(labels: Classes, classes: int) -> list[int]:
     """Return the classes whose curves are defined: classes of at least one row, but not of all.
 
-    With two classes, of which a row has one: the positive one.
+    With two exclusive classes: the positive one.
     """
     candidates: Sequence[int] = range(classes)
     if classes == 2 and labels.ndim == 1:

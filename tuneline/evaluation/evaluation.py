@@ -49,7 +49,7 @@ class EvaluatedPredictions:
     Attributes:
         predictions: The predictions, with what intervals are computed by.
         slices: The metrics by slice.
-        metrics: The metrics of all rows, beside those of the simple models.
+        metrics: The metrics of all rows, for the model and for the simple models.
     """
 
     predictions: SplitPredictions

@@ -106,7 +106,7 @@ class SplitPredictions:
 def reported_scores(
     task: Task, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging
 ) -> dict[str, float]:
-    """Return every metric that predictions suffice to compute, by name: those of training first."""
+    """Return every metric that predictions suffice to compute, by name: the metrics of training first."""
     scores = prediction_scores(task, labels, predictions, average)
     for metric in reported_metrics(task):
         if metric.of_predictions and metric.name not in scores:
@@ -266,7 +266,7 @@ def leak_metrics(
 
 
 def _clean_metrics(clean: SplitPredictions, baselines: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """Return the deciding metric of the rows that are not leaked, beside that of the simple models."""
+    """Return the deciding metric of the rows that are not leaked, of the model and of the simple models."""
     metric = clean.deciding
     estimate = clean.interval(metric)
     value_key, low_key, high_key = clean_keys(metric)

@@ -1,4 +1,4 @@
-"""Every metric of the pipeline: those of training, and those that only evaluation computes.
+"""Every metric of the pipeline: what training computes, and what only evaluation computes.
 
 Everything that shows or compares a metric reads ``ALL_METRICS``: evaluation, comparison, report, model card,
 ``tuneline show`` and ``tuneline evaluate``. To add a metric, add a formula and an entry here, a title in

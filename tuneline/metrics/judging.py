@@ -152,9 +152,3 @@ def _(_task: Multilabel, logits: Logits, labels: Labels) -> float:
 def _(_task: Regression, logits: Logits, labels: Labels) -> float:
     """Return the mean squared error."""
     return float(np.mean((logits[:, 0].astype(np.float64) - labels) ** 2))
-
-
-def metrics_of(logits: Logits, labels: Labels, task: Task, f1: Averaging | None = None) -> dict[str, float]:
-    """Return the metrics of predictions of one split, from logits ``(rows, outputs)``, and ``loss``."""
-    scores = prediction_scores(task, labels, task.predictions(logits), averaging(task, f1))
-    return {**scores, "loss": mean_loss(task, logits, labels)}

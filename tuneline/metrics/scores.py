@@ -11,7 +11,6 @@ from tuneline.metrics.table import Averaging, Metric, metrics_for
 
 ClassIds = NDArray[np.int64]
 Floats = NDArray[np.float64]
-ROWS_AT_A_TIME = 100_000
 
 
 def compute_metric(

@@ -127,7 +127,7 @@ class ModelInputs:
     Attributes:
         inputs: The inputs, one row after the other.
         window_counts: Number of inputs of each row.
-        truncated: Number of rows of which the model does not read all tokens.
+        truncated: Number of rows whose tokens the model does not all read.
     """
 
     inputs: list[Encoding | KeptTokens] = field(default_factory=list)

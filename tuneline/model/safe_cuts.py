@@ -141,7 +141,7 @@ class SafeCuts:
 
 
 def _steps(component: Any, key: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer or pre-tokenizer; ``key`` has those of a sequence."""
+    """Return the steps of a normalizer or pre-tokenizer; ``key`` has the steps of a sequence."""
     if component is None:
         return []
     steps = [json.loads(component.__getstate__())]

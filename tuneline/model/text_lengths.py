@@ -39,7 +39,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class TextLengths:
-    """Lengths of documents of which nothing is cut.
+    """Lengths of documents that are read as a whole.
 
     Attributes:
         tokens: Tokens of each document with its special tokens, of shape ``(documents,)``.

@@ -170,7 +170,7 @@ class SentencePieceModel:
     """
 
     def __init__(self, file: Path, options: Mapping[str, Any], ids: Mapping[str, int]) -> None:
-        """Offer ``options`` as attributes; ``ids`` are those of the converted tokenizer."""
+        """Offer ``options`` as attributes; ``ids`` is the vocabulary of the converted tokenizer."""
         vars(self).update(options)
         self.vocab_file = str(file)
         self.ids = ids

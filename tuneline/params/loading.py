@@ -102,7 +102,7 @@ PLAIN_MESSAGES = {
     "dict_type": "should be a mapping of keys",
     "path_type": "should be a path",
 }
-"""Messages in place of those of pydantic that name classes of Python."""
+"""Messages in place of pydantic's, which name classes of Python."""
 
 
 def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -> str:
@@ -197,7 +197,7 @@ def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bo
 
 
 def _optional_keys(annotation: Any, key: str) -> Iterator[str]:
-    """Yield the keys in sections that a parameter may have; of a list or mapping, those of its entries."""
+    """Yield the keys in sections that a parameter may have; of a list or mapping, the keys of its entries."""
     if get_origin(annotation) in (list, dict):
         key = f"{key}.*"
     for argument in get_args(annotation):

@@ -133,6 +133,7 @@ class Profile(Record):
     """Profile of all splits of one version of the data, small enough for git."""
 
     written_by: ClassVar[str] = "validate"
+    one_line: ClassVar[bool] = True
 
     version: Literal[1]
     """Version of the format: distributions of another version have other bins."""

@@ -303,7 +303,7 @@ def push(root: Path, commits: Sequence[str] = (), *, weights: bool = True) -> Pu
 
 
 def _outs(root: Path, commits: Sequence[str]) -> dict[str, list[StoredOut]]:
-    """Return the outs of commits; without a commit, those of the working tree by an empty name."""
+    """Return the outs of commits; without a commit, the outs of the working tree by an empty name."""
     if not commits:
         return {"": outs_by_dvc(root)}
     outs = {}
@@ -381,7 +381,7 @@ def _batches(hashes: list[str], size: int = 500) -> Iterable[list[str]]:
 def _lacking(copies: Copies, out: StoredOut, sizes: Mapping[str, int | None]) -> str | None:
     """Return what the remote lacks of an out, in words; ``None`` if it has all of it.
 
-    ``sizes`` are those of the objects that the remote has.
+    ``sizes`` has the size of each object of the remote.
     """
     files = copies.files(out)
     if files is None or out.md5 not in sizes or not sizes.keys() >= set(files.values()):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.core.lfs_pointers import LFS_START
+from tuneline.checkpoints.lfs_pointers import LFS_START
 from tuneline.runtime.errors import DataError
 
 HEAD = 512

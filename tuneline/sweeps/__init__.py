@@ -1,1 +1,1 @@
-"""Sweeps: many configurations, of which the best on validation is found with few optimizer steps."""
+"""Sweeps: many configurations, the best of which on validation is found with few optimizer steps."""

@@ -30,7 +30,7 @@ def test_find_resolves_a_branch_and_lists_sizes(hub, revision):
     files = checkpoint_files()
     assert found.commit == commit_of(hub)
     assert found.files == {name: len(content) for name, content in files.items()}
-    assert found.weight_bytes() == len(files["model.safetensors"])
+    assert found.weight_files() == ["model.safetensors"]
     assert not [request for request in hub.requests if "/resolve/" in request], "nothing is downloaded yet"
 
 

@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
+from tests.tuneline.results.verdict.runs import told_of
 from tuneline.cli import app
 from tuneline.core.hashes import file_hash
 from tuneline.core.outs_key import outs_key
@@ -418,12 +419,13 @@ def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(
             }
         )
     )
-    told = "without them: 0.700 (95 % interval 0.600 to 0.800)"
+    (told,) = (said.sentence for said in told_of(project.root) if "0.600" in said.sentence)
+    assert "0.700" in told
     html = write_page()
-    assert told in html
+    assert told in html.replace("&#39;", "'")
     assert "leaks low" not in html, "they are no metrics of the user's"
-    assert told in (project.root / "reports/model_card.md").read_text()
-    assert told in CliRunner().invoke(app, ["show"]).output
+    assert told in (project.root / "reports/model_card.md").read_text().replace("\\", "")
+    assert told in CliRunner(env={"COLUMNS": "500"}).invoke(app, ["show"]).output
 
 
 def test_custom_metric_is_in_report_card_and_show(project):

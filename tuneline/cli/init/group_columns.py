@@ -38,7 +38,7 @@ ALIKE = 0.2
 LEAST_T = 4.0
 """Smallest t statistic of that difference."""
 NAMES = ("id", "user", "author", "customer", "account", "document", "group", "session", "thread", "patient")
-"""Parts of the names of columns of which numbers are names; other numbers are rather measurements."""
+"""Parts of the names of columns whose numbers are names; other numbers are rather measurements."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def split_notes(plan: Plan, metric: str) -> list[str]:
 
 
 def test_note(plan: Plan, metric: str) -> str:
-    """Return how exactly the test rows, of which there are some, measure the metric that decides."""
+    """Return how exactly the test rows measure the metric that decides; there is at least one."""
     rows = plan.counts["test"].rows
     independent = rows
     effective = float(rows)

@@ -16,7 +16,7 @@ FEWEST_TIMES = 3
 MOST_WORDS = 6
 """Mean words of a time."""
 NAMES = ("date", "time", "day", "year", "month", "created", "timestamp")
-"""Parts of the names of columns of which plain numbers, such as 2019, are times."""
+"""Parts of the names of columns whose plain numbers, such as 2019, are times."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def find_times(
 
 
 def _as_times(profile: ColumnProfile, cells: Sequence[str]) -> TimeColumn | None:
-    """Return a column of which nearly every row has a time, given cells of it; else ``None``."""
+    """Return a column with a time in nearly every row, given some of its cells; else ``None``."""
     is_filled = profile.filled >= profile.rows * (1 - MOST_UNREAD)
     if not cells or not is_filled or profile.mean_words > MOST_WORDS:
         return None

@@ -15,6 +15,7 @@ from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
     from tuneline.onnx.text_classifier import TextClassifier
+    from tuneline.predict.result_folder import ResultFolder
     from tuneline.readers.files import DataFile
     from tuneline.readers.tables import Format, Input
     from tuneline.sniffing.files import Told
@@ -138,17 +139,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
     disk.
     """
     from tuneline.engines import EngineOptions
-    from tuneline.predict.batch import (
-        BatchPrediction,
-        Part,
-        ResultFolder,
-        divide_file,
-        is_stream,
-        named_sources,
-        named_target,
-    )
+    from tuneline.predict.batch import BatchPrediction, Part, divide_files
     from tuneline.predict.model_choice import ModelChoice, text_columns
+    from tuneline.predict.named_files import is_stream, named_sources, named_target
     from tuneline.predict.promised_rule import RequiredRisk, promised_rule
+    from tuneline.predict.result_folder import ResultFolder
     from tuneline.predict.streaming import StreamOptions, predict_and_say
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
@@ -163,11 +158,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     target = None if folder else named_target(output)
     with refusing():
         sources = named_sources(files or ["-"], target, any_ending=input_format is not None)
-    if is_stream(sources[0]) and (folder or engine != "local"):
-        raise StageError(
-            "Standard input and pipes are read by this process, into one file.",
-            "Name files, or leave out --engine.",
-        )
+    check_stream(sources[0], folder, engine)
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
 
     # - formats
@@ -210,8 +201,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         inputs = [opened_input(source, told, input_columns.texts, limits) for source in sources]
         parts: list[Part] = []
         if not is_stream(sources[0]):
-            for source_input in inputs:
-                parts += divide_file(source_input)
+            parts = divide_files(inputs)
         if parts and keeps_all:  # all results have the columns of the first file
             with open_table(inputs[0]) as table:
                 batch = replace(batch, columns=input_columns.of(table))
@@ -241,7 +231,7 @@ def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...]
 
     A stream is not read ahead, so nothing of it is detected.
     """
-    from tuneline.predict.batch import is_stream
+    from tuneline.predict.named_files import is_stream
     from tuneline.readers.formats import format_of
     from tuneline.readers.tables import COMMAND_OPTIONS, Input
     from tuneline.sniffing.files import sniffed_input
@@ -264,6 +254,17 @@ def check_options(delimiter: str | None, encoding: str | None, engine: str, work
         raise StageError(
             "--workers: only the engine ray has workers.",
             "Add --engine ray, or set the --threads of this process.",
+        )
+
+
+def check_stream(source: "DataFile | None", folder: "ResultFolder | None", engine: str) -> None:
+    """Refuse a stream where other processes would have to read it, or each part has a result."""
+    from tuneline.predict.named_files import is_stream
+
+    if is_stream(source) and (folder is not None or engine != "local"):
+        raise StageError(
+            "Standard input and pipes are read by this process, into one file.",
+            "Name files, or leave out --engine.",
         )
 
 

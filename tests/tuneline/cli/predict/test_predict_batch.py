@@ -102,18 +102,6 @@ def test_folder_keeps_what_is_whole_and_mixes_nothing(given, predict):
     ]
 
 
-def test_folder_keeps_results_whose_names_look_like_patterns(tmp_path):
-    folder = batch.ResultFolder(tmp_path / "o[1]#x::y%20 z*")
-    record = batch.ResultRecord(command="a", source="b", version="c", part="d", rows=1, skipped=0, first=[])
-    with folder.locked():
-        for name in ("a[1].csv.parquet", "b*.parquet"):
-            folder.file(name).write_bytes(b"")
-            folder.write(name, record)
-        assert folder.records() == {"a[1].csv.parquet": record, "b*.parquet": record}
-        folder.remove("b*.parquet")
-        assert list(folder.records()) == ["a[1].csv.parquet"]
-
-
 def test_bad_rows_are_counted_over_the_parts_of_a_file(given, predict):
     rows = texts(0, ROWS)
     for number in (3, 30, 31):

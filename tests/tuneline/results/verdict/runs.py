@@ -1,10 +1,13 @@
 """Metrics, parameters and curves of runs, and what the rules find in them."""
 
+from pathlib import Path
 from typing import Any
 
+from tuneline.repository.dvc import read_lock
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.finding import Finding
 from tuneline.results.verdict.rules import judge_run
+from tuneline.results.verdict.words import Statement, statements
 
 BASE = {
     "rows": 1000,
@@ -77,3 +80,8 @@ def advised(evaluated: dict[str, Any], params: dict[str, Any] = SCRATCH, **curve
     for finding in judge_run(RunFacts(evaluated, params=params, **curves)):
         codes.update(finding.advice)
     return codes
+
+
+def told_of(root: Path) -> list[Statement]:
+    """Return what is said of the run in a project: the words that a page or a command is to show."""
+    return statements(judge_run(RunFacts.read(root, read_lock(root).params())))

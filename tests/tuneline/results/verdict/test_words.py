@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -44,43 +45,37 @@ def test_every_code_has_words_and_all_words_have_a_code():
 
 
 @pytest.mark.parametrize(
-    ("run", "sentence"),
+    ("run", "facts"),
     [
         (
             RunFacts(BEATEN | against("frozen", 0.85, 0.02, 0.08), params=FINE_TUNED),
-            "Good: Accuracy 0.900 (95 % interval 0.880 to 0.920) on 1,000 rows, clearly above the frozen"
-            " checkpoint, the best of the simple models (0.850, difference +0.020 to +0.080).",
+            ("Accuracy", "0.900", "0.880", "0.920", "1,000 rows", "frozen", "0.850", "+0.020", "+0.080"),
         ),
         (
             RunFacts(BEATEN | {"clusters": 510}, params={"data.split": {"by": "customer"}}),
-            "Good: Accuracy 0.900 (95 % interval 0.880 to 0.920) on 1,000 rows, 510 groups, clearly above"
-            " TF-IDF, the best of the simple models (0.800, difference +0.050 to +0.150).",
+            ("Accuracy", "0.900", "1,000 rows", "510 groups", "TF-IDF", "0.800", "+0.050", "+0.150"),
         ),
         (
             RunFacts(BEATEN | against("frozen", 0.93, -0.04, -0.02), params=FINE_TUNED),
-            "The model is worse than the frozen checkpoint: Accuracy 0.900 against 0.930, 95 % interval of"
-            " the difference -0.040 to -0.020. Use the frozen checkpoint (tuneline run model.head=frozen), or"
-            " get more data.",
+            ("Accuracy", "0.900", "0.930", "-0.040", "-0.020", "tuneline run model.head=frozen"),
         ),
         (
             RunFacts(SETS | {"most_predicted_share": 1.0, "macro_f1": 0.2}, params=FINE_TUNED),
-            "The model predicts the same set of labels for all 500 rows: it has learned nothing from the"
-            " texts (Macro F1 0.200, the majority baseline 0.100). Train longer (train.epochs=6) or with a"
-            " lower learning rate (it was 0.0001).",
+            ("Macro F1", "500", "0.200", "0.100", "train.epochs=6", "0.0001"),
         ),
     ],
 )
-def test_verdict_is_told_with_its_numbers(run, sentence):
-    assert str(statements(judge_run(run))[0]) == sentence
+def test_verdict_is_told_with_its_numbers(run, facts):
+    text = str(statements(judge_run(run))[0])
+    assert [fact for fact in facts if fact not in text] == [], text
 
 
 def test_overfitting_names_the_epoch():
     training = {"steps": 300, "best_step": 100}
     run = RunFacts(BEATEN, params=FINE_TUNED, validation=OVERFIT, losses=FALLING, training=training)
-    assert str(statements(judge_run(run))[-1]) == (
-        "The model overfits since epoch 1: the validation loss rises from 0.500 to 0.800, the training loss"
-        " falls. The weights before that were kept. train.epochs=1 takes less time."
-    )
+    said = statements(judge_run(run))[-1]
+    assert re.findall(r"\d[\d.]*\d|\d", said.sentence) == ["1", "0.500", "0.800"]
+    assert "train.epochs=1" in said.advice
 
 
 LEAKS = {
@@ -94,47 +89,46 @@ LEAKS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("leaked", "sentence"),
-    [
-        (
-            271,
-            "271 of 1,725 rows (15.7%) repeat or resemble a row of an earlier split. Accuracy without them:"
-            " 0.792 (95 % interval 0.771 to 0.813). They raise it: +0.031 (95 % interval +0.026 to +0.035)."
-            " Trust the metric without them; docs/data-checks.md says how to leave them out.",
-        ),
-        (
-            1,
-            "1 of 1,725 rows (0.1%) repeats or resembles a row of an earlier split. Accuracy without it:"
-            " 0.792 (95 % interval 0.771 to 0.813). This row raises it: +0.031 (95 % interval +0.026 to"
-            " +0.035). Trust the metric without it; docs/data-checks.md says how to leave them out.",
-        ),
-    ],
-)
-def test_leaked_rows_are_told_in_the_singular_and_in_the_plural(leaked, sentence):
-    (finding,) = judge_run(RunFacts(LEAKS | {"leaked_rows": leaked}))
-    assert str(statement(finding)) == sentence
+def leaks(rows: int) -> str:
+    """Return what is said of a number of leaked rows."""
+    (finding,) = judge_run(RunFacts(LEAKS | {"leaked_rows": rows}))
+    return str(statement(finding))
+
+
+@pytest.mark.parametrize(("rows", "share"), [(271, "15.7%"), (1, "0.1%")])
+def test_leaked_rows_are_told_with_the_metric_without_them(rows, share):
+    text = leaks(rows)
+    facts = (str(rows), "1,725", share, "0.792", "0.771", "0.813", "+0.031", "+0.026", "+0.035")
+    assert [fact for fact in facts if fact not in text] == [], text
+
+
+def test_leaked_rows_are_told_in_the_singular_and_in_the_plural():
+    numbers = re.compile(r"[\d,.%]+")
+    one, two, many = (numbers.sub("", leaks(rows)) for rows in (1, 2, 271))
+    assert one != two
+    assert two == many
 
 
 def test_finding_on_the_rows_without_leaks_begins_with_that():
-    numbers = {"precision": "fp32", "reasons": ["a", "b"]}
-    finding = Finding("left_out", "note", numbers, of_clean_rows=True)
-    assert statement(finding).sentence.startswith(
-        "Without rows that repeat or resemble a row of an earlier split: The fp32 model is not published"
-    )
-    assert statement(finding).sentence.endswith("the trained one: a; b.")
+    numbers = {"precision": "fp32", "reasons": ["1st reason", "2nd reason"]}
+    finding = Finding("left_out", "note", numbers)
+    of_all_rows = statement(finding).sentence
+    assert "fp32" in of_all_rows
+    assert "1st reason; 2nd reason" in of_all_rows
+    of_clean_rows = statement(replace(finding, of_clean_rows=True)).sentence
+    assert of_clean_rows.endswith(f": {of_all_rows}")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (None, "train twice as long"),
-        (89, "train twice as long (about 89 s)"),
-        (467, "train twice as long (about 8 min)"),
-    ],
-)
-def test_next_step_is_told_with_its_cost(seconds, words):
-    assert purpose(NextStep("twice_as_long", "tuneline run train.epochs=6", seconds)) == words
+def test_next_step_is_told_with_its_cost():
+    step = NextStep("twice_as_long", "tuneline run train.epochs=6", None)
+    words = purpose(step)
+    assert not re.search(r"\d", words)
+    seconds = purpose(replace(step, seconds=89))
+    assert seconds.startswith(words)
+    assert re.findall(r"\d+", seconds) == ["89"]
+    minutes = purpose(replace(step, seconds=467))
+    assert minutes.startswith(words)
+    assert re.findall(r"\d+", minutes) == ["8"]
 
 
 CLASSES = ("a", "b", "c")
