@@ -164,6 +164,35 @@ def _numbered_labels(generator: random.Random, rows: int) -> Columns:
     return columns
 
 
+def votes(names: Sequence[str], classes: Sequence[str], gaps: float = 0.0) -> Kind:
+    """Return the kind with a column for each person, who mostly agree, some of whom did not label a text."""
+
+    def draw(generator: random.Random, rows: int) -> Columns:
+        columns: Columns = {"text": texts(generator, rows)}
+        right = generator.choices(classes, k=rows)
+        for name in names:
+            cells = []
+            for label in right:
+                cell = generator.choice(classes) if generator.random() < 0.3 else label
+                cells.append("" if generator.random() < gaps else cell)
+            columns[name] = cells
+        return columns
+
+    return Kind(draw, Expected(label=tuple(names), doubt_only=True))
+
+
+def _rows_of_people(generator: random.Random, rows: int) -> Columns:
+    """A row for each of three people who labelled a text."""
+    columns: Columns = {"text": [], "annotator": [], "mood": []}
+    for number, text in enumerate(texts(generator, rows // 3)):
+        for person in generator.sample(("ann", "bob", "cy", "dee"), 3):
+            columns["text"].append(text)
+            columns["annotator"].append(person)
+            mood = generator.choice(NAMES[:3]) if generator.random() < 0.3 else NAMES[number % 3]
+            columns["mood"].append(mood)
+    return columns
+
+
 def _papers(generator: random.Random, rows: int) -> Columns:
     columns = separated(" ", ("cs.LG", "cs.CL", "stat.ML", "math.ST", "cs.CV", "eess.SP")).draw(
         generator, rows
@@ -291,6 +320,11 @@ KINDS: Mapping[str, Kind] = {
     ),
     "a column that is mostly empty": Kind(_sparse, Expected(label=("category",), task="classification")),
     "only a column that is mostly empty": Kind(_only_sparse, Expected(doubt_only=True)),
+    "columns of annotators": votes(("annotator_1", "annotator_2", "annotator_3"), NAMES[:4]),
+    "columns of raters": votes(("rater_a", "rater_b"), ("1", "2", "3", "4", "5")),
+    "columns of annotators, 0 and 1": votes(("annotator_1", "annotator_2", "annotator_3"), ("0", "1")),
+    "label_1 to label_3 of people": votes(("label_1", "label_2", "label_3"), NAMES[:4], gaps=0.3),
+    "a row for each annotator": Kind(_rows_of_people, Expected(label=("mood",), task="classification")),
     "two columns of classes": Kind(_two_columns, Expected(doubt_only=True)),
     "headlines": Kind(_headlines, Expected(label=("label",), task="classification", doubt_only=True)),
     "five classes": classes(NAMES[:5]),

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from tuneline.columns.annotators import have_one_vocabulary, refused_votes, repeat_names, vote_reading
 from tuneline.columns.parts import LONGEST_LABEL, MOST_LABELS
 from tuneline.columns.reading import LEAST_FIT, Column, LabelReading
 from tuneline.columns.sets import ALLOWED, PROVED, SET_TASK
@@ -19,14 +20,16 @@ NUMBERS = {"0": "0", "1": "1", "0.0": "0", "1.0": "1"}
 """Words for 0 and 1 of the columns that are numbers."""
 WORDS = (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("", "x"))
 NUMBERED_NAME = re.compile(r"(.*?)[_ .-]?(\d+)")
-LEAST_SHARED = 0.6
-"""Share of the cells of a column whose name the other columns have, too."""
 MOST_EMPTY = 0.999
 
 
 def group_readings(columns: Sequence[Column]) -> list[LabelReading]:
-    """Return how several columns have the labels together."""
+    """Return how several columns have the labels together, or the labels of several people."""
     readings = []
+    votes = vote_reading(columns)
+    if votes is not None:
+        readings.append(votes)
+        columns = [column for column in columns if column.name not in votes.columns]
     for reading in (indicator_reading(columns), name_reading(columns)):
         if reading is not None:
             readings.append(reading)
@@ -127,22 +130,9 @@ def name_reading(columns: Sequence[Column]) -> LabelReading | None:
         if match is not None and is_short and not column.profile.many and not column.profile.is_numeric:
             stems.setdefault(match[1], []).append(column)
     for members in stems.values():
-        if len(members) > 1 and _have_one_vocabulary(members):
-            return joined_names(members)
+        if len(members) > 1 and have_one_vocabulary(members):
+            return refused_votes(members) if repeat_names(members) else joined_names(members)
     return None
-
-
-def _have_one_vocabulary(columns: Sequence[Column]) -> bool:
-    """Return True if the names of each column are names of the others, too."""
-    for column in columns:
-        others: set[str] = set()
-        for other in columns:
-            if other is not column:
-                others.update(other.values)
-        shared = column.count(others.__contains__)
-        if shared < LEAST_SHARED * column.rows:
-            return False
-    return True
 
 
 def joined_names(columns: Sequence[Column]) -> LabelReading | None:

@@ -209,7 +209,7 @@ def label_doubt(
     asked = [best, *rivals][:4]
     if best.refused:
         raise DataError(
-            f"Column {best.name!r}: {best.why}: {best.trains}, which cannot be read as they are.",
+            f"{_place(best)}: {best.why}: {best.trains}, which cannot be read as they are.",
             best.refused,
         )
     readable = tuple(_alternative(reading, named) for reading in asked if not reading.refused)
@@ -264,7 +264,7 @@ def _why(best: LabelReading, others: Sequence[LabelReading]) -> str:
         why = best.why
     further = []
     for other in others:
-        is_other = not set(other.columns) & set(best.columns)
+        is_other = not set(other.columns) & set(best.columns) and not other.refused
         if is_other and other.points >= TOO_FEW and other.name not in further:
             further.append(other.name)
     if further:

@@ -121,7 +121,15 @@ def test_each_answer_to_a_doubt_ends_it(name):
 
 @pytest.mark.parametrize(
     ("name", "keys"),
-    [("objects", "'id', 'name'"), ("choices", "'choices'"), ("only a column that is mostly empty", "")],
+    [
+        ("objects", "'id', 'name'"),
+        ("choices", "'choices'"),
+        ("only a column that is mostly empty", ""),
+        ("columns of annotators", "the labels of 3 people"),
+        ("columns of annotators, 0 and 1", "the labels of 3 people"),
+        ("columns of raters", "mean(axis=1)"),
+        ("label_1 to label_3 of people", "the labels of 3 people"),
+    ],
 )
 def test_what_cannot_be_read_is_refused(name, keys):
     with pytest.raises(DataError) as refused:
