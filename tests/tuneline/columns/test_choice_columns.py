@@ -221,8 +221,22 @@ def test_swapped_columns_are_refused():
     assert (found.text_columns, found.label_column) == (("label",), "text")
 
 
-def test_columns_that_are_not_read_are_named():
-    reasons = decided(
-        ["id", "text", "city", "label"], rows_of(number, sentence, lambda _: "Rome", klass)
-    ).reasons
-    assert "not read: 'id', 'city'" in reasons or "not read: id, city" in reasons
+def nothing(_):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("columns", "makers", "line"),
+    [
+        (["id", "text", "city", "label"], (number, sentence, town, klass), "not read: 'id', 'city'"),
+        (["text", "label", "note"], (sentence, klass, nothing), "not read: 'note' (empty in all rows)"),
+        (
+            ["id", "note", "text", "label", "date"],
+            (number, nothing, sentence, klass, nothing),
+            "not read: 'id'; 'note', 'date' (empty in all rows)",
+        ),
+    ],
+)
+def test_columns_that_are_not_read_are_named_in_one_line(columns, makers, line):
+    reasons = decided(columns, rows_of(*makers)).reasons
+    assert [reason for reason in reasons if reason.startswith("not read")] == [line]
