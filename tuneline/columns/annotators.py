@@ -1,14 +1,18 @@
 """Labels of several people for one text: in a column for each person, or in a row for each."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from tuneline.columns.reading import Column, LabelReading
-from tuneline.columns.sets import PROVED
 from tuneline.params.data import LABELS_OF_COLUMNS
 
-PERSON = re.compile(r"(.*[^a-z])?(annotator|rater|worker|coder|judge|labell?er)s?(id|name)?([^a-z].*)?")
+PERSON = re.compile(
+    r"(.*[^a-z])?(annotator|annotation|rater|worker|coder|judge|labell?er)s?(id|name)?([^a-z].*)?"
+)
 """Names of columns that say who labelled a row, or that have the labels of one person."""
+VOTED = 4.0
+"""Points of labels of several people."""
 MOST_VOTED = 50
 """Largest number of distinct values in a column with the labels of one person."""
 LEAST_SHARED = 0.6
@@ -48,17 +52,35 @@ def have_one_vocabulary(columns: Sequence[Column]) -> bool:
     return True
 
 
-def repeat_names(columns: Sequence[Column]) -> bool:
-    """Return True if rows have a name in several columns, as votes have and a set has not."""
+def repeated_names(columns: Sequence[Column]) -> list[str]:
+    """Return the names that many rows have in several columns.
+
+    Votes have several of them, a set has none, or the word for no label.
+    """
     several = 0
-    repeated = 0
+    repeated: Counter[str] = Counter()
     for cells in zip(*(column.cells for column in columns), strict=True):
-        names = [cell.strip() for cell in cells if cell and cell.strip()]
-        if len(names) > 1:
+        names = Counter(cell.strip() for cell in cells if cell and cell.strip())
+        if names.total() > 1:
             several += 1
-        if len(set(names)) < len(names):
-            repeated += 1
-    return repeated > LEAST_REPEATED * several
+        repeated.update(name for name, times in names.items() if times > 1)
+    if repeated.total() <= LEAST_REPEATED * several:
+        return []
+    return list(repeated)
+
+
+def votes_in_a_cell(column: Column) -> LabelReading:
+    """Return the refusal of a column with the labels of several people in each cell."""
+    return LabelReading(
+        (column.name,),
+        column.name,
+        "classification",
+        VOTED,
+        "several per text, some of them equal",
+        "labels of several people in a cell",
+        coverage=column.coverage,
+        refused="A model learns one label per text: write that of most people into a column called label.",
+    )
 
 
 def refused_votes(columns: Sequence[Column]) -> LabelReading:
@@ -74,7 +96,7 @@ def refused_votes(columns: Sequence[Column]) -> LabelReading:
         tuple(names),
         LABELS_OF_COLUMNS,
         "classification",
-        PROVED,
+        VOTED,
         f"{len(names)} per text",
         f"the labels of {len(names)} people",
         refused=(

@@ -40,6 +40,8 @@ ONLY_LABEL = 4.5
 """Points of a name that says that the column is the label, whatever other columns there are."""
 LABEL_WORDS = ("label", "class", "categor", "target", "sentiment", "intent", "topic", "tag", "genre")
 """Words in the name of a label."""
+CLASS_WORDS = ("class", "categor", "intent", "topic", "code")
+"""Words in the name of a column whose numbers are those of classes, however many there are."""
 LIKE_LABEL = 1.5
 LEAST_COVERAGE = 0.5
 """Share of the rows that have a label, below which the reading explains too little."""
@@ -147,6 +149,9 @@ def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
     are_sets = any(reading.sets is not None and reading.points >= PROVED for reading in found)
     are_numbers = any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in found)
     has_many = len(column.values) > FEW_CLASSES
+    if any(word in column.key for word in CLASS_WORDS):
+        has_many = False
+        found = list(map(_as_rather_classes, found))
     readings = []
     for reading in found:
         is_ruled_out = are_sets and _is_single(reading) and not reading.refused
@@ -155,6 +160,13 @@ def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
         if not is_ruled_out:
             readings.append(reading)
     return readings
+
+
+def _as_rather_classes(reading: LabelReading) -> LabelReading:
+    """Return a reading with the evidence of a name that is one of classes."""
+    if reading.task == "regression":
+        return reading.better_by(-1.0)
+    return reading
 
 
 def _is_single(reading: LabelReading) -> bool:

@@ -152,12 +152,14 @@ def people_note(repeated: RepeatedTexts, people: Sequence[str], decision: Column
     is_joined = decision.sets is not None and decision.sets.layout == "rows"
     if is_joined or rows < MANY_ROWS or repeated.share < POSSIBLE_SHARE:
         return []
-    who = f", whom {listed(people)} names" if people else ""
+    who = "which can be those of several people"
+    if people:
+        who = f"of several people, whom {listed(people)} names"
     lines = one_row_per_text(
         decision.text_columns, decision.label_columns, numbers=decision.task == "regression"
     )
     return [
-        f"! {rows:.1f} labels per text, of several people{who}: they differ in {repeated.share:.0%} of the"
+        f"! {rows:.1f} labels per text, {who}: they differ in {repeated.share:.0%} of the"
         " texts. All rows of a text are in one split, but no model is right on them, and the check"
         f" conflicting_labels will fail. Write each text once, with one label:\n{lines}\n"
         "    tuneline init one-label.csv"
