@@ -14,6 +14,10 @@ WORDS = (
     " payment login reset password late broken size exchange return charged tracking address door team answer"
     " thanks phone call waiting month shop item colour wrong missing box open email number account help soon"
 ).split()
+NOUNS = (
+    "river king bridge garden school engine forest library painter harbour museum captain album treaty"
+).split()
+"""Words of which texts are made that are a pair, or are none."""
 
 Columns = dict[str, list[str]]
 
@@ -164,6 +168,76 @@ def _numbered_labels(generator: random.Random, rows: int) -> Columns:
     return columns
 
 
+def votes(names: Sequence[str], classes: Sequence[str], gaps: float = 0.0) -> Kind:
+    """Return the kind with a column for each person, who mostly agree, some of whom did not label a text."""
+
+    def draw(generator: random.Random, rows: int) -> Columns:
+        columns: Columns = {"text": texts(generator, rows)}
+        right = generator.choices(classes, k=rows)
+        for name in names:
+            cells = []
+            for label in right:
+                cell = generator.choice(classes) if generator.random() < 0.3 else label
+                cells.append("" if generator.random() < gaps else cell)
+            columns[name] = cells
+        return columns
+
+    return Kind(draw, Expected(label=tuple(names), doubt_only=True))
+
+
+def _rows_of_people(generator: random.Random, rows: int) -> Columns:
+    """A row for each of three people who labelled a text."""
+    columns: Columns = {"text": [], "annotator": [], "mood": []}
+    for number, text in enumerate(texts(generator, rows // 3)):
+        for person in generator.sample(("ann", "bob", "cy", "dee"), 3):
+            columns["text"].append(text)
+            columns["annotator"].append(person)
+            mood = generator.choice(NAMES[:3]) if generator.random() < 0.3 else NAMES[number % 3]
+            columns["mood"].append(mood)
+    return columns
+
+
+def _with_filler(generator: random.Random, rows: int) -> Columns:
+    """Labels in numbered columns, with a word where there is none."""
+    columns = _numbered_labels(generator, rows)
+    for name in ("label_1", "label_2", "label_3"):
+        columns[name] = [cell or "NONE" for cell in columns[name]]
+    return columns
+
+
+def _one_hot(generator: random.Random, rows: int) -> Columns:
+    """A column of 0 and 1 for each class, and one 1 in each row."""
+    columns: Columns = {"text": texts(generator, rows)}
+    classes = generator.choices(NAMES[:4], k=rows)
+    for name in NAMES[:4]:
+        columns[name] = [str(int(label == name)) for label in classes]
+    return columns
+
+
+def _objects_beside_names(generator: random.Random, rows: int) -> Columns:
+    """The name where a row has one label, and a JSON object where it has several."""
+    cells = []
+    for labels in sets(generator, rows):
+        joined = ", ".join(f'"{name}"' for name in labels)
+        cells.append(labels[0] if len(labels) == 1 else f'{{"choices": [{joined}]}}')
+    return {"text": texts(generator, rows), "sentiment": cells}
+
+
+def _votes_in_a_cell(form: Callable[[list[str]], str], classes: Sequence[str]) -> Kind:
+    """Return the kind with the labels of three to five people in each cell."""
+
+    def draw(generator: random.Random, rows: int) -> Columns:
+        cells = []
+        for _ in range(rows):
+            right = generator.choice(classes)
+            people = [right] * generator.randint(2, 3) + generator.choices(classes, k=generator.randint(1, 2))
+            generator.shuffle(people)
+            cells.append(form(people))
+        return {"text": texts(generator, rows), "y": cells}
+
+    return Kind(draw, Expected(doubt_only=True))
+
+
 def _papers(generator: random.Random, rows: int) -> Columns:
     columns = separated(" ", ("cs.LG", "cs.CL", "stat.ML", "math.ST", "cs.CV", "eess.SP")).draw(
         generator, rows
@@ -291,6 +365,19 @@ KINDS: Mapping[str, Kind] = {
     ),
     "a column that is mostly empty": Kind(_sparse, Expected(label=("category",), task="classification")),
     "only a column that is mostly empty": Kind(_only_sparse, Expected(doubt_only=True)),
+    "columns of annotators": votes(("annotator_1", "annotator_2", "annotator_3"), NAMES[:4]),
+    "columns of raters": votes(("rater_a", "rater_b"), ("1", "2", "3", "4", "5")),
+    "columns of annotators, 0 and 1": votes(("annotator_1", "annotator_2", "annotator_3"), ("0", "1")),
+    "label_1 to label_3 of people": votes(("label_1", "label_2", "label_3"), NAMES[:4], gaps=0.3),
+    "a row for each annotator": Kind(_rows_of_people, Expected(label=("mood",), task="classification")),
+    "votes in lists": _votes_in_a_cell(str, NAMES[:4]),
+    "votes with commas": _votes_in_a_cell(",".join, ("0", "1")),
+    "votes with semicolons": _votes_in_a_cell("; ".join, NAMES[:4]),
+    "label_1 to label_3 with a word for none": Kind(
+        _with_filler, Expected(label=("label_1", "label_2", "label_3"), layout="name_columns")
+    ),
+    "columns with one 1 in each row": Kind(_one_hot, Expected(label=NAMES[:4], layout="columns"), dirt="2"),
+    "objects beside names": Kind(_objects_beside_names, Expected(label=("sentiment",), doubt_only=True)),
     "two columns of classes": Kind(_two_columns, Expected(doubt_only=True)),
     "headlines": Kind(_headlines, Expected(label=("label",), task="classification", doubt_only=True)),
     "five classes": classes(NAMES[:5]),
@@ -298,6 +385,9 @@ KINDS: Mapping[str, Kind] = {
     "classes with slashes": classes(("TCP/IP", "I/O", "24/7", "audio")),
     "classes of two words": classes(("late delivery", "wrong item", "lost parcel", "bad service")),
     "numbers of classes": classes(("0", "1", "2")),
+    "many numbers of categories": classes([str(number) for number in range(3, 90, 3)], "category"),
+    "codes": classes([f"{number:03d}" for number in range(1, 300, 15)], "code"),
+    "versions": classes((">=3.8", ">=3.9", ">=3.9,!=3.9.1", ">3.6, <4.0", ">=3.10", "~=3.11", ">3.7,<4")),
     "scores": numbers(lambda generator: f"{generator.uniform(0, 5):.2f}", ("4.27", 4.27)),
     "decimal commas": numbers(
         lambda generator: f"{generator.uniform(0, 5):.2f}".replace(".", ","), ("4,27", 4.27)

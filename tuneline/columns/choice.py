@@ -122,8 +122,21 @@ def _why_task(reading: LabelReading) -> str:
 
 
 def _unread(columns: Sequence[Column], read: Sequence[str]) -> list[str]:
-    """Return the columns that are not read, and that most cells of some are empty."""
-    unread = [column for column in columns if column.profile.filled and column.name not in read]
-    if not unread:
+    """Return a line with the columns that are not read, those without any value last."""
+    filled = []
+    empty = []
+    for column in columns:
+        if column.name in read:
+            continue
+        if column.profile.filled:
+            filled.append(column.name)
+        else:
+            empty.append(column.name)
+    parts = []
+    if filled:
+        parts.append(listed(filled))
+    if empty:
+        parts.append(f"{listed(empty)} (empty in all rows)")
+    if not parts:
         return []
-    return [f"not read: {listed([column.name for column in unread])}"]
+    return [f"not read: {'; '.join(parts)}"]

@@ -2,6 +2,7 @@
 
 import re
 
+from tuneline.columns.annotators import names_person
 from tuneline.columns.reading import Column, LabelReading
 from tuneline.readers.label_values import MISSING_NUMBERS
 from tuneline.runtime.wording import listed
@@ -89,10 +90,10 @@ def is_date(column: Column) -> bool:
 
 
 def is_id(column: Column) -> bool:
-    """Return True if a column numbers the rows, or its name says that it names them."""
+    """Return True if a column numbers the rows, or its name says that it names them, or who labelled them."""
     if column.profile.numbered and column.profile.filled > 1:
         return True
-    return ID_NAME.fullmatch(column.key) is not None
+    return ID_NAME.fullmatch(column.key) is not None or names_person(column.key)
 
 
 def holds_texts(column: Column) -> bool:

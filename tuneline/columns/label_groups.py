@@ -4,9 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from tuneline.columns.annotators import have_one_vocabulary, refused_votes, repeated_names, vote_reading
 from tuneline.columns.parts import LONGEST_LABEL, MOST_LABELS
 from tuneline.columns.reading import LEAST_FIT, Column, LabelReading
-from tuneline.columns.sets import ALLOWED, PROVED, SET_TASK
+from tuneline.columns.sets import ALLOWED, ONE_EACH, PROVED, SET_TASK
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_sets import INDICATORS
 from tuneline.runtime.wording import listed
@@ -19,14 +20,16 @@ NUMBERS = {"0": "0", "1": "1", "0.0": "0", "1.0": "1"}
 """Words for 0 and 1 of the columns that are numbers."""
 WORDS = (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("", "x"))
 NUMBERED_NAME = re.compile(r"(.*?)[_ .-]?(\d+)")
-LEAST_SHARED = 0.6
-"""Share of the cells of a column whose name the other columns have, too."""
 MOST_EMPTY = 0.999
 
 
 def group_readings(columns: Sequence[Column]) -> list[LabelReading]:
-    """Return how several columns have the labels together."""
+    """Return how several columns have the labels together, or the labels of several people."""
     readings = []
+    votes = vote_reading(columns)
+    if votes is not None:
+        readings.append(votes)
+        columns = [column for column in columns if column.name not in votes.columns]
     for reading in (indicator_reading(columns), name_reading(columns)):
         if reading is not None:
             readings.append(reading)
@@ -66,6 +69,7 @@ def indicator_reading(columns: Sequence[Column], *, named: bool = False) -> Labe
         f"in a column of 0 and 1 for each: {shown}",
         LabelSetsParams(layout="columns", columns=names),
         coverage=coverage,
+        hint=ONE_EACH if _have_one_each(members) else "",
     )
 
 
@@ -75,6 +79,17 @@ def _per_row(columns: Sequence[Column]) -> float:
         ones = column.count(_is_one)
         total += ones / max(column.profile.rows, 1)
     return total
+
+
+def _have_one_each(columns: Sequence[Column]) -> bool:
+    """Return True if each row has exactly one label."""
+    rows = 0
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        rows += 1
+        ones = [cell for cell in cells if cell and _is_one(cell.strip())]
+        if len(ones) != 1:
+            return False
+    return rows > 0
 
 
 def _is_one(value: str) -> bool:
@@ -127,26 +142,19 @@ def name_reading(columns: Sequence[Column]) -> LabelReading | None:
         if match is not None and is_short and not column.profile.many and not column.profile.is_numeric:
             stems.setdefault(match[1], []).append(column)
     for members in stems.values():
-        if len(members) > 1 and _have_one_vocabulary(members):
-            return joined_names(members)
+        if len(members) > 1 and have_one_vocabulary(members):
+            repeated = repeated_names(members)
+            if len(repeated) > 1:
+                return refused_votes(members)
+            return joined_names(members, repeated)
     return None
 
 
-def _have_one_vocabulary(columns: Sequence[Column]) -> bool:
-    """Return True if the names of each column are names of the others, too."""
-    for column in columns:
-        others: set[str] = set()
-        for other in columns:
-            if other is not column:
-                others.update(other.values)
-        shared = column.count(others.__contains__)
-        if shared < LEAST_SHARED * column.rows:
-            return False
-    return True
+def joined_names(columns: Sequence[Column], repeated: Sequence[str] = ()) -> LabelReading | None:
+    """Return the reading of some columns with a name or nothing in each; ``None`` with too many names.
 
-
-def joined_names(columns: Sequence[Column]) -> LabelReading | None:
-    """Return the reading of some columns with a name or nothing in each; ``None`` with too many names."""
+    Names that are ``repeated`` in a row can be words for no label.
+    """
     labels: Counter[str] = Counter()
     for column in columns:
         labels += column.values
@@ -156,6 +164,9 @@ def joined_names(columns: Sequence[Column]) -> LabelReading | None:
     filled = max(column.coverage for column in columns)
     emptiest = min(column.coverage for column in columns)
     names = [column.name for column in columns]
+    hint = ""
+    if repeated:
+        hint = f"rows have {listed(repeated)} several times: if it means no label, empty these cells"
     # Columns that are all filled can be the votes of several people.
     points = PROVED if emptiest < MOST_EMPTY * filled else ALLOWED
     return LabelReading(
@@ -167,4 +178,5 @@ def joined_names(columns: Sequence[Column]) -> LabelReading | None:
         f"a name or nothing in each of {listed(names, SHOWN_LABELS)}",
         LabelSetsParams(layout="name_columns", columns=names),
         coverage=filled,
+        hint=hint,
     )

@@ -40,6 +40,8 @@ ONLY_LABEL = 4.5
 """Points of a name that says that the column is the label, whatever other columns there are."""
 LABEL_WORDS = ("label", "class", "categor", "target", "sentiment", "intent", "topic", "tag", "genre")
 """Words in the name of a label."""
+CLASS_WORDS = ("class", "categor", "intent", "topic", "code")
+"""Words in the name of a column whose numbers are those of classes, however many there are."""
 LIKE_LABEL = 1.5
 """Points of a name that has one of ``LABEL_WORDS``: half as many, because ``class_size`` has one, too."""
 LEAST_COVERAGE = 0.5
@@ -148,6 +150,9 @@ def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
     are_sets = any(reading.sets is not None and reading.points >= PROVED for reading in found)
     are_numbers = any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in found)
     has_many = len(column.values) > FEW_CLASSES
+    if any(word in column.key for word in CLASS_WORDS):
+        has_many = False
+        found = list(map(_as_rather_classes, found))
     readings = []
     for reading in found:
         is_ruled_out = are_sets and _is_single(reading) and not reading.refused
@@ -156,6 +161,13 @@ def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
         if not is_ruled_out:
             readings.append(reading)
     return readings
+
+
+def _as_rather_classes(reading: LabelReading) -> LabelReading:
+    """Return a reading with the evidence of a name that is one of classes."""
+    if reading.task == "regression":
+        return reading.better_by(-1.0)
+    return reading
 
 
 def _is_single(reading: LabelReading) -> bool:
@@ -214,7 +226,7 @@ def label_doubt(
     asked = [best, *rivals][:4]
     if best.refused:
         raise DataError(
-            f"Column {best.name!r}: {best.why}: {best.trains}, which cannot be read as they are.",
+            f"{_place(best)}: {best.why}: {best.trains}, which cannot be read as they are.",
             best.refused,
         )
     readable = tuple(_alternative(reading, named) for reading in asked if not reading.refused)
@@ -269,7 +281,7 @@ def _why(best: LabelReading, others: Sequence[LabelReading]) -> str:
         why = best.why
     further = []
     for other in others:
-        is_other = not set(other.columns) & set(best.columns)
+        is_other = not set(other.columns) & set(best.columns) and not other.refused
         if is_other and other.points >= TOO_FEW and other.name not in further:
             further.append(other.name)
     if further:

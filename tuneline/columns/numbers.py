@@ -17,8 +17,8 @@ BEFORE = rf"(?P<before>[$€£¥~]?|[A-Za-z]{{2,4}}\s)(?P<sign>[+\-{MINUS}]?)(?P
 AFTER = r"(?P<after>\s?[^\d.,;|/\s-]{0,12})"
 NUMBER = re.compile(rf"{BEFORE}(?P<digits>{DIGITS})(?P<exponent>[eE][+-]?\d+)?{AFTER}")
 """A number with a unit. Letters before it without a space make a code: ``e12``."""
-LEADING_ZEROS = re.compile(r"[+-]?0\d+")
-"""A whole number with leading zeros, as codes have them."""
+LEADING_ZEROS = re.compile(r"[+-]?0\d.*")
+"""A number with leading zeros, as codes have them."""
 MARKS = {",": ".", ".": ","}
 """Marks that can be either: before decimals, or between thousands."""
 GROUPED = {",": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?"), ".": re.compile(r"\d{1,3}(\.\d{3})+(,\d+)?")}

@@ -11,7 +11,8 @@ LONGEST_LABEL = 100
 """Characters of a part that can be a label."""
 MOST_LABELS = 1000
 """Distinct parts; more are no labels."""
-QUOTES = "'\"`"
+NO_SEPARATORS = "'\"`.<>=!~"
+"""Characters that separate nothing when alone: quotes, and what is in versions and conditions."""
 BETWEEN = re.compile(r"\s*[^\w\s]+\s*|\s+|_{2,}")
 """What can be between two names."""
 LEAST_CELLS = 3
@@ -127,7 +128,10 @@ def separators_of(values: Iterable[tuple[str, int]]) -> list[str]:
         for token in sorted(found):
             counts[token] += cells
     least = max(LEAST_SEPARATED * total, LEAST_CELLS)
-    frequent = [token for token, cells in counts.most_common() if cells >= least and token not in QUOTES]
+    frequent = []
+    for token, cells in counts.most_common():
+        if cells >= least and token not in NO_SEPARATORS:
+            frequent.append(token)
     return frequent[:MOST_SEPARATORS]
 
 

@@ -31,10 +31,12 @@ class Column:
         profile: Statistics of the whole file.
         values: Number of filled cells by value: of all rows, or of a sample of them where there are very many
             values.
+        cells: Its cells in a sample of the rows.
     """
 
     profile: ColumnProfile
     values: Counter[str]
+    cells: Sequence[str | None] = ()
 
     @property
     def name(self) -> str:
@@ -70,13 +72,14 @@ def columns_of(profiles: Sequence[ColumnProfile], sample: Sequence[Cells]) -> li
     columns = []
     for position, profile in enumerate(profiles):
         values = profile.values
+        cells = [row[position] for row in sample]
         if profile.many and sample:
             values = Counter()
-            for row in sample:
-                text = (row[position] or "").strip()
+            for cell in cells:
+                text = (cell or "").strip()
                 if text:
                     values[text] += 1
-        columns.append(Column(profile, values))
+        columns.append(Column(profile, values, cells))
     return columns
 
 

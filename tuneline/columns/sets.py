@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tuneline.columns.annotators import LEAST_REPEATED, MOST_VOTED, names_person, votes_in_a_cell
 from tuneline.columns.numbers import numbers_of
 from tuneline.columns.parts import PartCounts, separators_of
 from tuneline.columns.profiles import NESTED
@@ -31,6 +32,14 @@ CLEAR_MIXING = 0.5
 POSSIBLE_MIXING = 0.2
 STRONG_SEPARATORS = (";", "|", "><", "\t")
 """Separators that names of classes seldom contain."""
+LEAST_OBJECTS = 0.02
+"""Share of the cells that are objects, above which they are no mistakes: others can be plain names."""
+ONE_EACH = (
+    "each row has exactly one label: if a text cannot have several, write its name alone into one column, and"
+    " --task classification learns it"
+)
+LEAST_SEVERAL = 0.05
+"""Share of the cells with several parts, below which a separator that names can contain is a part of one."""
 LEAST_COMBINATIONS = 3
 """Distinct sets of several parts from which another separator is clear: one or two can be names."""
 RICH = 3
@@ -84,7 +93,7 @@ def _objects(column: Column) -> LabelReading | None:
         if is_object or text.replace(" ", "").startswith(('[{"', "[{'")):
             objects += cells
             example = example or text
-    if objects < LEAST_FIT / 2 * max(column.rows, 1):
+    if objects <= LEAST_OBJECTS * column.rows:
         return None
     keys = _names_of_objects(example)
     hint = f"Write the names alone into the column, such as ['a', 'b']; the objects have {keys}."
@@ -127,6 +136,8 @@ def _vectors(column: Column) -> LabelReading | None:
     is_number = all(value.startswith("1") and value.isdecimal() for value in usual)
     if length < FEWEST_DIGITS or is_number or cells < LEAST_FIT * column.rows:
         return None
+    if names_person(column.key):
+        return votes_in_a_cell(column)
     ones = sum(fitting[value].count("1") * column.values[value] for value in usual)
     return LabelReading(
         (column.name,),
@@ -144,6 +155,8 @@ def _vectors(column: Column) -> LabelReading | None:
 def _lists(column: Column) -> LabelReading | None:
     """Return the reading as lists of names."""
     lists = 0
+    several = 0
+    repeated = 0
     labels: Counter[str] = Counter()
     fitting = set()
     for value, cells in column.values.items():
@@ -152,6 +165,10 @@ def _lists(column: Column) -> LabelReading | None:
             continue
         lists += cells
         fitting.add(value)
+        if len(names) > 1:
+            several += cells
+        if len(set(names)) < len(names):
+            repeated += cells
         for name in set(names):
             labels[name] += cells
     if lists < LEAST_FIT * column.rows or not labels:
@@ -159,6 +176,8 @@ def _lists(column: Column) -> LabelReading | None:
     recurs = labels.total() >= 2 * len(labels) or len(labels) < column.rows
     if not recurs or max(map(len, labels)) > 100 or all(map(_is_fraction, labels)):
         return None
+    if repeated > LEAST_REPEATED * several:
+        return votes_in_a_cell(column)
     return LabelReading(
         (column.name,),
         column.name,
@@ -168,6 +187,7 @@ def _lists(column: Column) -> LabelReading | None:
         "in lists",
         LabelSetsParams(layout="lists"),
         coverage=column.coverage,
+        hint=ONE_EACH if labels.total() == lists and not several else "",
         exceptions=unusual(column.values, fitting),
     )
 
@@ -206,14 +226,27 @@ def _best_separated(column: Column) -> LabelReading | None:
     possible = []
     for separator in separators_of(column.values.items()):
         counts = PartCounts.of(column.values, separator)
-        is_possible = counts.can_be_labels and counts.mixing >= POSSIBLE_MIXING
+        is_frequent = separator in STRONG_SEPARATORS or counts.several >= LEAST_SEVERAL * counts.cells
+        is_possible = counts.can_be_labels and counts.mixing >= POSSIBLE_MIXING and is_frequent
         if is_possible and (separator != " " or _is_rich(column, counts)):
             possible.append(counts)
     for counts in sorted(possible, key=lambda counts: (len(counts.labels), -len(counts.separator))):
+        if _are_votes(column, counts):
+            return votes_in_a_cell(column)
         points = _points(column, counts)
         if points is not None:
             return _reading(column, counts, points)
     return None
+
+
+def _are_votes(column: Column, counts: PartCounts) -> bool:
+    """Return True if cells have a label several times; not in 4,4, which is a number."""
+    if counts.separator == " " or len(counts.labels) > MOST_VOTED:
+        return False
+    can_be_decimals = all(value.count(counts.separator) <= 1 for value in column.values)
+    if can_be_decimals and numbers_of(column):
+        return False
+    return counts.repeated > LEAST_REPEATED * counts.several
 
 
 def _points(column: Column, counts: PartCounts) -> float | None:

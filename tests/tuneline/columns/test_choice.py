@@ -121,12 +121,43 @@ def test_each_answer_to_a_doubt_ends_it(name):
 
 @pytest.mark.parametrize(
     ("name", "keys"),
-    [("objects", "'id', 'name'"), ("choices", "'choices'"), ("only a column that is mostly empty", "")],
+    [
+        ("objects", "'id', 'name'"),
+        ("choices", "'choices'"),
+        ("only a column that is mostly empty", ""),
+        ("columns of annotators", "the labels of 3 people"),
+        ("columns of annotators, 0 and 1", "the labels of 3 people"),
+        ("columns of raters", "mean(axis=1)"),
+        ("votes with commas", "labels of several people in a cell"),
+        ("objects beside names", "'choices'"),
+        ("label_1 to label_3 of people", "the labels of 3 people"),
+    ],
 )
 def test_what_cannot_be_read_is_refused(name, keys):
     with pytest.raises(DataError) as refused:
         decision_on(drawn(KINDS[name], seed=1, rows=400, dirt=0))
     assert keys in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("columns with one 1 in each row", "exactly one label"),
+        ("label_1 to label_3 with a word for none", "'NONE' several times"),
+    ],
+)
+def test_what_may_be_wrong_with_labels_that_can_be_read_is_said(name, hint):
+    decision = decision_on(drawn(KINDS[name], seed=1, rows=400, dirt=0))
+    assert hint in decision.reading.hint
+    assert f"! {decision.reading.hint}" in decision.reasons
+
+
+def test_list_of_one_label_in_each_row_is_said():
+    columns = drawn(KINDS["five classes"], seed=1, rows=60, dirt=0)
+    columns["y"] = [f"['{cell}']" for cell in columns["y"]]
+    assert "exactly one label" in decision_on(columns).reading.hint
+    columns["y"][0] = "[]"
+    assert decision_on(columns).reading.hint == ""
 
 
 def test_mistaken_labels_are_shown():

@@ -2,29 +2,13 @@ import random
 
 import pytest
 
+from tests.columns_corpus import NOUNS
 from tuneline.columns.profiles import count_words
 from tuneline.columns.texts import LEAST_GAIN, pair
 
-WORDS = (
-    "river",
-    "king",
-    "bridge",
-    "garden",
-    "school",
-    "engine",
-    "forest",
-    "library",
-    "painter",
-    "harbour",
-    "museum",
-    "captain",
-    "album",
-    "treaty",
-)
-
 
 def text(generator, words):
-    return " ".join(generator.choices(WORDS, k=words))
+    return " ".join(generator.choices(NOUNS, k=words))
 
 
 def test_headline_and_body_are_related_whatever_their_lengths():

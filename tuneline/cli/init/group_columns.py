@@ -111,7 +111,7 @@ class _ValueSample:
 
 
 def find_groups(
-    file: RowFile, profiles: Sequence[ColumnProfile], decision: ColumnChoice, times: Sequence[str]
+    file: RowFile, profiles: Sequence[ColumnProfile], decision: ColumnChoice, others: Sequence[str]
 ) -> list[GroupColumn]:
     """Return the columns whose values have a few rows each: first those with alike texts, the coarsest first.
 
@@ -119,9 +119,9 @@ def find_groups(
         file: The train file.
         profiles: Its columns.
         decision: The columns of texts and labels, which are no groups.
-        times: The columns of times, which are none either.
+        others: Columns that are none either, such as those of times.
     """
-    read = (*decision.text_columns, *decision.label_columns, *times)
+    read = (*decision.text_columns, *decision.label_columns, *others)
     positions = {}
     for position, profile in enumerate(profiles):
         if profile.name not in read and _can_be_group(profile):

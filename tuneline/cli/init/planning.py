@@ -14,6 +14,7 @@ from tuneline.cli.init.row_file import RowFile
 from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_headers
 from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
 from tuneline.cli.init.time_columns import TimeColumn, find_times
+from tuneline.columns.annotators import names_person
 from tuneline.columns.choice import ColumnChoice, decide_columns
 from tuneline.columns.doubts import ColumnDoubt, NamedColumns
 from tuneline.columns.profiles import Cells, ColumnProfile, profile
@@ -143,7 +144,8 @@ def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> 
         split_now = current.split  # for this data already
     without_file = [split for split in SPLITS if split not in labelled]
     times = find_times(profiles, sample, decision)
-    groups = find_groups(train, profiles, decision, [column.name for column in times])
+    no_groups = [column.name for column in times] + people_columns(train.columns, decision)
+    groups = find_groups(train, profiles, decision, no_groups)
     chosen = choose_column(choices, groups, split_now, is_new=split_now is not current.split)
     division = plan_split(without_file, train, chosen, split_now)
     counts, left_out = count_classes(labelled, decision, division, params.seed)
@@ -206,14 +208,22 @@ def decide(train: RowFile, choices: UserChoices, notes: list[str]) -> ColumnChoi
         OpenQuestionError: The columns can be read in several ways.
     """
     decision = decide_columns(train.seen.profiles, train.seen.sample, choices)
-    if decision.doubt is None and TASKS[decision.task].has_classes:
+    people = people_columns(train.columns, decision)
+    has_classes = TASKS[decision.task].has_classes
+    if decision.doubt is None and (has_classes or people):
         repeated = repeated_texts(train, decision)
-        if decision.sets is None and not choices.one_label:
-            decision = with_rows(train, repeated, decision, choices)
-        notes += people_note(repeated, train.columns, decision)
+        if has_classes and decision.sets is None and not choices.one_label:
+            decision = with_rows(train, repeated, decision, choices, people)
+        notes += people_note(repeated, people, decision)
     if decision.doubt is not None:
         raise OpenQuestionError(choices.command, decision.doubt)
     return decision
+
+
+def people_columns(columns: Sequence[str], decision: ColumnChoice) -> list[str]:
+    """Return the columns that say who labelled a row."""
+    read = (*decision.text_columns, *decision.label_columns)
+    return [name for name in columns if names_person(name) and name not in read]
 
 
 def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tuneline.cli.init.row_file import RowFile
+from tuneline.columns.annotators import one_row_per_text
 from tuneline.columns.choice import ColumnChoice
 from tuneline.columns.doubts import Alternative, ColumnDoubt, NamedColumns
 from tuneline.columns.reading import LabelReading
 from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LabelSetsParams
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
 
 MOST_TEXTS = 50_000
 """Texts of the sample."""
@@ -85,15 +87,16 @@ def repeated_texts(file: RowFile, decision: ColumnChoice) -> RepeatedTexts:
 
 
 def with_rows(
-    file: RowFile, repeated: RepeatedTexts, decision: ColumnChoice, named: NamedColumns
+    file: RowFile, repeated: RepeatedTexts, decision: ColumnChoice, named: NamedColumns, people: Sequence[str]
 ) -> ColumnChoice:
     """Return the decision, or that on several labels per text if the file has a row for each label.
 
-    Where the rows of a text can be all of its labels or contradict each other, the decision has a doubt.
+    Where the rows of a text can be all of its labels or contradict each other, the decision has a doubt. They
+    can be both where columns, ``people``, say who labelled a row.
     """
     reading = _reading_of_rows(decision, repeated)
     is_required = named.task in SET_KINDS
-    if repeated.share >= CLEAR_SHARE and repeated.equal_share <= MOST_EQUAL:
+    if repeated.share >= CLEAR_SHARE and repeated.equal_share <= MOST_EQUAL and not people:
         return decision.with_reading(reading)
     if repeated.share >= POSSIBLE_SHARE and repeated.equal_share <= MOST_EQUAL_POSSIBLE:
         if is_required:
@@ -104,6 +107,8 @@ def with_rows(
             f"{repeated.share:.0%} of the texts are in several rows with different labels: these can be all"
             " labels of a text, or contradict each other"
         )
+        if people:
+            problem += f", as {listed(people)} names who labelled a row"
         answers = (
             Alternative(decision.reading.trains, decision.reading.options, one),
             Alternative("all labels of a text, joined", reading.options, several),
@@ -133,23 +138,31 @@ def _reading_of_rows(decision: ColumnChoice, repeated: RepeatedTexts) -> LabelRe
 
 MANY_ROWS = 1.5
 """Mean rows of a text from which several people may have labelled it."""
-PEOPLE = ("rater", "annotator", "worker", "coder", "judge", "labeler", "labeller")
-"""Parts of the names of columns that say who labelled a row."""
 
 
-def people_note(repeated: RepeatedTexts, columns: Sequence[str], decision: ColumnChoice) -> list[str]:
-    """Return a note if the rows of a text look like the labels of several people."""
+def people_note(repeated: RepeatedTexts, people: Sequence[str], decision: ColumnChoice) -> list[str]:
+    """Return a note if the rows of a text look like the labels of several people.
+
+    Args:
+        repeated: How often texts are repeated.
+        people: The columns that say who labelled a row.
+        decision: The columns and the task.
+    """
     rows = 1 + repeated.repetitions / max(repeated.texts, 1)
     is_joined = decision.sets is not None and decision.sets.layout == "rows"
     if is_joined or rows < MANY_ROWS or repeated.share < POSSIBLE_SHARE:
         return []
-    people = [name for name in columns if any(part in name.lower() for part in PEOPLE)]
-    who = f", which {people[0]!r} names" if people else ""
+    who = "which can be those of several people"
+    if people:
+        who = f"of several people, whom {listed(people)} names"
+    lines = one_row_per_text(
+        decision.text_columns, decision.label_columns, numbers=decision.task == "regression"
+    )
     return [
-        f"! each text is in {rows:.1f} rows and {repeated.share:.0%} of the texts have different labels:"
-        f" these can be the labels of several people{who}. The rows of a text are in one split. The model"
-        " learns contradicting labels, and no test can be right on all: write one label per text, such as"
-        " that of most people, into the file first."
+        f"! {rows:.1f} labels per text, {who}: they differ in {repeated.share:.0%} of the"
+        " texts. All rows of a text are in one split, but no model is right on them, and the check"
+        f" conflicting_labels will fail. Write each text once, with one label:\n{lines}\n"
+        "    tuneline init one-label.csv"
     ]
 
 

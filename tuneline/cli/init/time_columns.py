@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from tuneline.analysis.times import NUMBER_FORMATS, day, read_times
 from tuneline.columns.choice import ColumnChoice
+from tuneline.columns.classes import ID_NAME
 from tuneline.columns.profiles import Cells, ColumnProfile
 
 MOST_UNREAD = 0.05
@@ -44,6 +45,8 @@ def find_times(
     columns = []
     for position, profile in enumerate(profiles):
         if profile.name in (*decision.text_columns, *decision.label_columns) or profile.nested:
+            continue
+        if ID_NAME.fullmatch(profile.name.strip().lower()):
             continue
         cells = [row[position] for row in sample if row[position]]
         column = _as_times(profile, [cell for cell in cells if cell is not None])

@@ -225,6 +225,12 @@ def texts_of_several_people(folder):
     return write_csv(folder, ["tag"], [labels], texts)
 
 
+def texts_that_people_disagree_on(folder):
+    """Two people have labelled each text, and seldom agree."""
+    texts = [text for text in texts_of(30) for _ in range(2)]
+    return write_csv(folder, ["tag", "rater_id"], [cycle(*"abcdefg"), cycle("ann", "bob")], texts)
+
+
 def names_with_slashes(folder):
     return write_csv(folder, ["label"], [cycle("TCP/IP", "I/O", "I/P", "TCP")])
 
@@ -315,6 +321,7 @@ DOUBTS = [
         {"layout": "columns", "columns": ["toxic", "obscene"]},
     ),
     (some_repeated_texts, "--task multilabel", {"layout": "rows"}),
+    (texts_that_people_disagree_on, "--task multilabel", {"layout": "rows"}),
 ]
 
 
