@@ -199,9 +199,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
     with refusing():
         inputs = [opened_input(source, told, input_columns.texts, limits) for source in sources]
-        parts: list[Part] = []
-        if not is_stream(sources[0]):
-            parts = divide_files(inputs)
+        parts = [] if is_stream(sources[0]) else divide_files(inputs)
         if parts and keeps_all:  # all results have the columns of the first file
             with open_table(inputs[0]) as table:
                 batch = replace(batch, columns=input_columns.of(table))
