@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from stages.compare.logits import Logits
 from tuneline.calibration.conformal import half_width
-from tuneline.calibration.temperature import calibrated, evenly_spaced
+from tuneline.calibration.temperature import calibrated, spaced_rows
 from tuneline.core.tables import SplitReader
 from tuneline.decisions.answers import answers_of
-from tuneline.decisions.costs import CostRecord, CostRule
+from tuneline.decisions.costs import CostRule
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
 from tuneline.metrics.stats import mean_estimate
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.onnx.usage import CostRecord
 from tuneline.params.evaluate import CostParams
 from tuneline.paths import TOKENIZED
 from tuneline.predictions.files import clusters_of_split
@@ -60,7 +61,7 @@ class FittingRows:
         """Read the rows."""
         split = TokenizedSplit.read(SplitReader.open(TOKENIZED, "validation", "tokenize"))
         clusters = clusters_of_split("validation", len(split))
-        chosen = evenly_spaced(np.flatnonzero(split.task.valid(split.labels)))
+        chosen = spaced_rows(np.flatnonzero(split.task.valid(split.labels)))
         if clusters is not None:
             clusters = clusters[chosen]
         return cls(split.take(chosen), split.labels[chosen], clusters)
@@ -146,7 +147,7 @@ def cost_rule(record: CostRecord | None, task: Task) -> CostRule | None:
     """Return the rule of a record, if there is one."""
     if record is None:
         return None
-    return CostRule.of(record, task.class_names)
+    return CostRule.of(record.errors, record.abstain, task.class_names)
 
 
 def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:

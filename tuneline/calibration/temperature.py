@@ -25,7 +25,7 @@ DIGITS = 6
 """Digits of a temperature, so that it does not depend on the last bits of the processor's exponentials."""
 MOST_ROWS = 20_000
 """Rows by which a temperature is fitted: more of them move it by less than a thousandth."""
-FEWEST_ROWS = 20
+FEWEST_OF_LABEL = 20
 """Rows that must have a label, and rows that must not, for a temperature of its own."""
 
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any
 @calibrated.register(Classification)
 def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Classification:
     """Return the task with one temperature for all classes."""
-    rows = evenly_spaced(np.flatnonzero(task.valid(labels)))
+    rows = spaced_rows(np.flatnonzero(task.valid(labels)))
     if not len(rows):
         return task
     surplus = _surplus(independent_rows(clusters, len(labels)))
@@ -57,27 +57,27 @@ def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[An
 @calibrated.register(Multilabel)
 def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Multilabel:
     """Return the task with a temperature for each label, the one of all labels where few rows have it."""
-    rows = evenly_spaced(np.flatnonzero(task.valid(labels)))
+    rows = spaced_rows(np.flatnonzero(task.valid(labels)))
     if not len(rows):
         return task
     logits = logits[rows]
     has_label = (labels[rows] == 1).astype(np.int64)
     surplus = _surplus(independent_rows(clusters, len(labels)))
 
-    decisions = evenly_spaced(np.arange(has_label.size))
+    decisions = spaced_rows(np.arange(has_label.size))
     shared = _fitted_temperature(
         _two_classes(logits.ravel()[decisions]), has_label.ravel()[decisions], surplus
     )
     temperatures = np.full(task.outputs, shared)
     with_label = has_label.sum(axis=0)
     without_label = len(rows) - with_label
-    for label in np.flatnonzero(np.minimum(with_label, without_label) >= FEWEST_ROWS):
+    for label in np.flatnonzero(np.minimum(with_label, without_label) >= FEWEST_OF_LABEL):
         own = _fitted_temperature(_two_classes(logits[:, label]), has_label[:, label], surplus)
         temperatures[label] = own
     return task.with_temperatures(temperatures)
 
 
-def evenly_spaced(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def spaced_rows(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return ``MOST_ROWS`` of some row numbers at most, evenly spaced."""
     if len(rows) <= MOST_ROWS:
         return rows

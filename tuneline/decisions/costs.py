@@ -6,6 +6,7 @@ Optimum Recognition Error and Reject Tradeoff"). Both need probabilities that ar
 are.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,19 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.records import OMITTED, Number, Record
-
 Floats = NDArray[np.float64]
 ClassIds = NDArray[np.int64]
-
-
-class CostRecord(Record):
-    """Costs in ``export.json``: what decides about the answers of a model."""
-
-    errors: Mapping[str, Mapping[str, Number]]
-    """Cost of each answer, by the class that is right and the class that is answered; 0 if it is missing."""
-    abstain: Number | None = OMITTED
-    """Cost of no answer; ``None``: every row gets an answer."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +31,22 @@ class CostRule:
     abstain: float
 
     @classmethod
-    def of(cls, record: CostRecord, names: Sequence[str]) -> Self:
-        """Return the costs of a record, for classes with these names in the order of their ids."""
+    def of(
+        cls, errors: Mapping[str, Mapping[str, float]], abstain: float | None, names: Sequence[str]
+    ) -> Self:
+        """Return the rule for classes with names in the order of their ids.
+
+        Args:
+            errors: Cost of each error, by the class that is right and the class that is answered.
+            abstain: Cost of no answer; ``None``: every row gets an answer.
+            names: Names of the classes.
+        """
         number = {name: position for position, name in enumerate(names)}
         matrix = np.zeros((len(names), len(names)))
-        for right, costs in record.errors.items():
+        for right, costs in errors.items():
             for answer, cost in costs.items():
                 matrix[number[right], number[answer]] = cost
-        return cls(matrix, float("inf") if record.abstain is None else record.abstain)
+        return cls(matrix, math.inf if abstain is None else abstain)
 
     def answers(self, probabilities: Floats) -> ClassIds:
         """Return the class with the lowest expected cost in each row, the lowest id in a tie.

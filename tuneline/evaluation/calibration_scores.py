@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.evaluation.curves import BINS, calibration_bins
+from tuneline.evaluation.curves import CALIBRATION_BINS, calibration_bins
 from tuneline.evaluation.keys import CALIBRATION_SCORES, UNCALIBRATED, change_keys
 from tuneline.metrics.effective_rows import Members, RowClusters
 from tuneline.metrics.scores import Floats
 from tuneline.metrics.stats import LEVEL, Estimate, Interval
 from tuneline.tasks import Classification, Multilabel, Task
+from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import SMALLEST, likelihoods
 from tuneline.tasks.task import Labels, Logits
 
@@ -33,7 +34,7 @@ class RowCalibration:
     Attributes:
         log_losses: Negative logarithm of the probability of what is right, ``(rows,)``; the mean over labels.
         brier_scores: Squared distance of the probabilities from what is right, ``(rows,)``.
-        surplus: Confidence less 1 if it is right, summed in each bin of confidence; ``(rows, BINS)``.
+        surplus: Confidence less 1 if it is right, in its bin of confidence; ``(rows, CALIBRATION_BINS)``.
         right: Whether the prediction is right, or the share of the labels that are; ``(rows,)``.
     """
 
@@ -44,7 +45,7 @@ class RowCalibration:
 
     @property
     def columns(self) -> Floats:
-        """All sums of a row, ``(rows, 2 + BINS)``."""
+        """All sums of a row, ``(rows, 2 + CALIBRATION_BINS)``."""
         return np.column_stack([self.log_losses, self.brier_scores, self.surplus])
 
 
@@ -89,7 +90,7 @@ def calibration_scores(
         labels: Labels of the rows.
         clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
     """
-    if not task.has_classes:
+    if not isinstance(task, NamedClasses):
         return []
     rows = RowClusters.of(clusters, len(labels))
     after = row_calibration(task, logits, labels)
@@ -141,7 +142,7 @@ def _scores_of_means(means: Floats) -> Floats:
 
 
 @singledispatch
-def without_temperature(task: Task) -> Task:
+def without_temperature(task: NamedClasses) -> NamedClasses:
     """Return the task with the probabilities that a model has by itself, and the same predictions."""
     raise NotImplementedError(task.kind)
 
@@ -157,7 +158,7 @@ def _(task: Multilabel) -> Multilabel:
 
 
 @singledispatch
-def row_calibration(task: Task, logits: Logits, labels: Labels) -> RowCalibration:
+def row_calibration(task: NamedClasses, logits: Logits, labels: Labels) -> RowCalibration:
     """Return what each row adds to the scores."""
     raise NotImplementedError(task.kind)
 
@@ -181,7 +182,7 @@ def _(task: Classification, logits: Logits, labels: Labels) -> RowCalibration:
         brier_scores /= 2
 
     right = (task.predictions(logits) == labels).astype(np.float64)
-    surplus = np.zeros((len(labels), BINS))
+    surplus = np.zeros((len(labels), CALIBRATION_BINS))
     surplus[np.arange(len(labels)), calibration_bins(confidence)] = confidence - right
     return RowCalibration(log_losses, brier_scores, surplus, right)
 
@@ -191,7 +192,7 @@ def _(task: Multilabel, logits: Logits, labels: Labels) -> RowCalibration:
     """Return the sums of the labels of each row: of each the probability that the row has it."""
     log_losses = np.empty(len(labels))
     brier_scores = np.empty(len(labels))
-    surplus = np.zeros((len(labels), BINS))
+    surplus = np.zeros((len(labels), CALIBRATION_BINS))
     for start in range(0, len(labels), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         probability = task.scores(logits[rows])
@@ -199,8 +200,8 @@ def _(task: Multilabel, logits: Logits, labels: Labels) -> RowCalibration:
         log_losses[rows] = -np.log(np.maximum(likelihood, SMALLEST)).mean(axis=1)
         brier_scores[rows] = ((1.0 - likelihood) ** 2).mean(axis=1)
         difference = (probability - labels[rows]) / task.outputs
-        cells = np.arange(len(probability))[:, np.newaxis] * BINS + calibration_bins(probability)
-        sums = np.bincount(cells.ravel(), difference.ravel(), minlength=len(probability) * BINS)
-        surplus[rows] = sums.reshape(-1, BINS)
+        cells = np.arange(len(probability))[:, np.newaxis] * CALIBRATION_BINS + calibration_bins(probability)
+        sums = np.bincount(cells.ravel(), difference.ravel(), minlength=len(probability) * CALIBRATION_BINS)
+        surplus[rows] = sums.reshape(-1, CALIBRATION_BINS)
     right = (task.predictions(logits) == labels).mean(axis=1)
     return RowCalibration(log_losses, brier_scores, surplus, right)

@@ -11,7 +11,7 @@ from tuneline.tasks.probabilities import sigmoid
 
 POINTS = 200
 """Most points of a curve."""
-BINS = 15
+CALIBRATION_BINS = 15
 """Bins of the calibration curve, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
 
 Columns = dict[str, NDArray[np.float64]]
@@ -215,7 +215,7 @@ def average_precision(probability: ClassProbabilities, labels: Classes) -> float
 
 def calibration_bins(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the number of the bin of each confidence, of the same shape; 1 is in the last bin."""
-    return np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    return np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
 
 
 def calibration(probability: ClassProbabilities, labels: Classes) -> Columns:
@@ -227,11 +227,11 @@ def calibration(probability: ClassProbabilities, labels: Classes) -> Columns:
     """
     confidence, right = probability.judged(labels)
     bins = calibration_bins(confidence)
-    rows = np.bincount(bins, minlength=BINS)
+    rows = np.bincount(bins, minlength=CALIBRATION_BINS)
     filled = rows > 0
     return {
-        "confidence": np.bincount(bins, confidence, BINS)[filled] / rows[filled],
-        "accuracy": np.bincount(bins, right, BINS)[filled] / rows[filled],
+        "confidence": np.bincount(bins, confidence, CALIBRATION_BINS)[filled] / rows[filled],
+        "accuracy": np.bincount(bins, right, CALIBRATION_BINS)[filled] / rows[filled],
         "rows": rows[filled].astype(np.float64),
     }
 

@@ -88,7 +88,7 @@ class TextClassifier:
             task = TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions)
             costs = None
             if record.costs is not None:
-                costs = CostRule.of(record.costs, task.class_names)
+                costs = CostRule.of(record.costs.errors, record.costs.abstain, task.class_names)
             return cls(
                 text_columns=tuple(text_columns),
                 task=task.with_decisions(record.decisions or {}),

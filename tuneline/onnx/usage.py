@@ -8,7 +8,6 @@ from pydantic import Field
 
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import OMITTED, Number, Record
-from tuneline.decisions.costs import CostRecord
 from tuneline.model.long_text import LongText
 from tuneline.runtime.errors import StageError
 
@@ -33,6 +32,15 @@ class TokenizerRecord(Record):
     file: FileName
     sha256: str
     truncation_side: str
+
+
+class CostRecord(Record):
+    """What errors cost, where that decides about the answers of a model."""
+
+    errors: Mapping[str, Mapping[str, Number]]
+    """Cost of each error, by the class that is right and the class that is answered."""
+    abstain: Number | None = OMITTED
+    """Cost of no answer; ``None``: every row gets an answer."""
 
 
 class ModelRecord(Record):

@@ -8,7 +8,5 @@ BATCH_SIZE = 32
 """Default rows per forward pass."""
 WINDOW = 4096
 """Default rows in memory."""
-CERTAINTY = 0.95
-"""Default probability with which a promise about the answers holds."""
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 """Options that leave out bad rows and limit their share, for messages."""

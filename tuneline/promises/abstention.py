@@ -15,6 +15,8 @@ how often promises are broken on real data, which need not be so.
 """
 
 import math
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,11 +144,29 @@ def lowest_risk(evidence: Evidence, certainty: float) -> Abstention | None:
     It is a hint: a promise of a risk that was chosen by the same rows is held less often.
     """
     for risk in RISKS:
-        try:
+        with suppress(NoPromiseError):
             return promised_abstention(evidence, risk, certainty)
-        except NoPromiseError:
-            continue
     return None
+
+
+def promised_abstentions(evidence: Evidence, risks: Sequence[float], certainty: float) -> list[Abstention]:
+    """Return what can be promised of some risks, in their order, without those that cannot be promised."""
+    promised = []
+    for risk in risks:
+        with suppress(NoPromiseError):
+            promised.append(promised_abstention(evidence, risk, certainty))
+    return promised
+
+
+def observed_risks(rows: JudgedAnswers) -> tuple[Floats, Floats]:
+    """Return the share of wrong answers where only the surest rows are answered.
+
+    Returns:
+        Shares of rows that are answered, ascending, and shares of wrong answers among them.
+    """
+    _, wrong_before = _surest_first(rows)
+    numbers = np.arange(1, len(rows) + 1)
+    return numbers / len(rows), wrong_before[1:] / numbers
 
 
 def _are(number: int) -> str:

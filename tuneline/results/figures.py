@@ -10,12 +10,16 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tuneline.core.records import Metrics
+from tuneline.decisions.evidence import Evidence
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.metrics.stats import Estimate
 from tuneline.paths import METRICS, PLOTS
+from tuneline.promises import CERTAINTY
+from tuneline.promises.abstention import Abstention, observed_risks
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.repository.dvc import Lock
 from tuneline.repository.git import PreviousResult
+from tuneline.results.answers import ModelPromises
 from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
 from tuneline.results.task_words import error_figure
 from tuneline.results.verdict.facts import read_curve
@@ -29,6 +33,7 @@ Columns = dict[str, NDArray[np.float64]]
 SMOOTH_FROM = 40
 """From this number of points on, a running mean is drawn over the logged losses."""
 BINS = 20
+CURVE_POINTS = 400
 
 
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
@@ -201,6 +206,26 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
         return to_svg(
             figure, "calibration", "Accuracy by confidence; a calibrated model lies on the diagonal"
         )
+
+
+def draw_abstention(evidence: Evidence, promised: Sequence[Abstention]) -> Markup:
+    """Draw the share of wrong answers over the share of rows that are answered, and what can be promised."""
+    coverage, risk = observed_risks(evidence.promising)
+    shown = np.unique(np.linspace(0, len(coverage) - 1, CURVE_POINTS).astype(np.int64))
+    with canvas() as (figure, axes):
+        axes.plot(coverage[shown], risk[shown], color=FIRST, label="observed")
+        if promised:
+            axes.scatter(
+                [one.coverage for one in promised],
+                [one.risk for one in promised],
+                color=SECOND,
+                zorder=3,
+                label=f"promised with {100 * CERTAINTY:.0f} % certainty",
+            )
+        axes.set(xlabel="share of rows that are answered", ylabel="share of wrong answers", xlim=(0, 1.02))
+        axes.set_ylim(0, None)
+        axes.legend(loc="best")
+        return to_svg(figure, "abstention", "Wrong answers over the share of rows that are answered")
 
 
 def draw_confidence(predictions: ReportedPredictions) -> Markup:
@@ -378,7 +403,11 @@ CURVES: dict[str, Callable[[Columns, Columns | None], Markup]] = {
 
 
 def draw_figures(
-    root: Path, lock: Lock, headline: Headline | None, predictions: ReportedPredictions | None
+    root: Path,
+    lock: Lock,
+    headline: Headline | None,
+    predictions: ReportedPredictions | None,
+    promises: ModelPromises | None,
 ) -> dict[str, Markup]:
     """Return every figure whose data exist, by name.
 
@@ -403,6 +432,8 @@ def draw_figures(
 
     if predictions is not None and len(predictions.labels):
         figures |= draw_predictions(predictions)
+    if promises is not None:
+        figures["abstention"] = draw_abstention(promises.evidence, promises.promised)
     return figures
 
 

@@ -54,6 +54,7 @@ from tuneline.repository.git import (
     result_key,
 )
 from tuneline.results import latency
+from tuneline.results.answers import ModelPromises
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.predictions import (
@@ -233,6 +234,7 @@ class Report:
         key: Key of the result, by which a page of another one is known.
         outdated: What of the project is of another run, in words.
         verdict: What is said of the model, the most important first.
+        promises: What can be promised of the answers of the published model; ``None`` if that is not known.
         exported: Comparison of the exported models with the trained one; ``None`` before the first one, or if
             it is of another model.
         export_is_stale: The exported models, and their comparison, are of another model.
@@ -260,6 +262,7 @@ class Report:
     flips: Mapping[str, Sequence[Flip]]
     latencies: Latencies | None
     provenance: Provenance
+    promises: ModelPromises | None
     figures: dict[str, Markup]
     key: str
     outdated: str | None
@@ -360,6 +363,9 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
 
     # exported models
     export_is_stale = is_stale(root, run.compared)
+    promises = None
+    if run.compared is not None:
+        promises = ModelPromises.read(root)
     flips: Mapping[str, Sequence[Flip]] = {}
     if run.compared is not None:
         flips = _read_flips(root, run.compared)
@@ -384,7 +390,8 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         flips=flips,
         latencies=latencies,
         provenance=Provenance.read(root, lock, with_export=not export_is_stale),
-        figures=draw_figures(root, lock, top, predictions),
+        figures=draw_figures(root, lock, top, predictions, promises),
+        promises=promises,
         key=result_key(root, lock),
         outdated=outdated(root, lock),
         verdict=statements(judge_run(run)),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tuneline.decisions.answers import answers_of
-from tuneline.decisions.costs import CostRecord, CostRule
+from tuneline.decisions.costs import CostRule
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.tasks import Classification, Multilabel, Regression
 
@@ -26,7 +26,7 @@ def test_without_costs_answers_are_predictions_as_sure_as_evaluation_finds_them(
 
 def test_answer_that_costs_least_is_as_sure_as_its_class():
     task = TASKS["classification"]
-    rule = CostRule.of(CostRecord(errors={"c": {"a": 9.0, "b": 9.0}}, abstain=1.0), task.names)
+    rule = CostRule.of({"c": {"a": 9.0, "b": 9.0}}, 1.0, task.names)
     scores = task.scores(LOGITS)
     answers = answers_of(task, scores, rule)
     assert (answers.labels != scores.argmax(axis=1)).any()

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from tuneline.decisions.costs import CostRecord, CostRule
+from tuneline.decisions.costs import CostRule
 
 NAMES = ("fraud", "ok")
 
 
 def rule(abstain: float | None = None) -> CostRule:
-    record = CostRecord(errors={"fraud": {"ok": 50.0}, "ok": {"fraud": 1.0}}, abstain=abstain)
-    return CostRule.of(record, NAMES)
+    return CostRule.of({"fraud": {"ok": 50.0}, "ok": {"fraud": 1.0}}, abstain, NAMES)
 
 
 def test_dear_error_is_avoided_although_it_is_improbable():
@@ -44,4 +43,4 @@ def test_rule_costs_least_of_all_answers_if_probabilities_are_true():
 
 def test_class_that_the_model_does_not_have_is_an_error():
     with pytest.raises(KeyError):
-        CostRule.of(CostRecord(errors={"spam": {"ok": 1.0}}), NAMES)
+        CostRule.of({"spam": {"ok": 1.0}}, None, NAMES)

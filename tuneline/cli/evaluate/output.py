@@ -140,6 +140,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "errors": errors,
         "about_errors": predictions.about_errors,
         "behaviour": None,
+        "promises": None,
     }
     write(path, render_report(report, "evaluation.html.j2"))
 

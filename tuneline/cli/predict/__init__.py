@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from tuneline.predict import BAD_ROW_OPTIONS, BATCH_SIZE, CERTAINTY, WINDOW, Kind
+from tuneline.predict import BAD_ROW_OPTIONS, BATCH_SIZE, WINDOW, Kind
+from tuneline.promises import CERTAINTY
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
 from tuneline.runtime.errors import StageError, refusing
 
@@ -139,7 +140,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     disk.
     """
     from tuneline.engines import EngineOptions
-    from tuneline.predict.batch import BatchPrediction, Part, divide_files
+    from tuneline.predict.batch import BatchPrediction, divide_files
     from tuneline.predict.model_choice import ModelChoice, text_columns
     from tuneline.predict.named_files import is_stream, named_sources, named_target
     from tuneline.predict.promised_rule import RequiredRisk, promised_rule
