@@ -98,8 +98,8 @@ def test_calibration_error_matches_its_definition(rows, classes, seed):
     softmax, labels = made(rows, classes, seed)
     probability, bins = probabilities(softmax.logits), curves.calibration(softmax, labels)
     error = 0.0
-    for index in range(curves.BINS):
-        low, high = index / curves.BINS, (index + 1) / curves.BINS
+    for index in range(curves.CALIBRATION_BINS):
+        low, high = index / curves.CALIBRATION_BINS, (index + 1) / curves.CALIBRATION_BINS
         inside = [
             row
             for row in range(rows)

@@ -20,10 +20,12 @@ def source(project, columns=("subject", "body")):
 
 
 def expected(project):
-    """Probabilities by the trained model, in torch."""
+    """Probabilities by the trained model, in torch, with the temperature of the published one."""
     logits = np.stack(pq.read_table(project / "reports/predictions.parquet")["logits"].to_numpy()).astype(
         np.float64
     )
+    record = json.loads((project / "models/onnx/export.json").read_text())
+    logits /= record["models"]["fp32"]["decisions"]["temperature"]
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
@@ -121,7 +123,7 @@ def test_regression_gives_numbers(predict, regression, tmp_path):
     given = write_input(source(regression), tmp_path / "in.csv")
     lines = lines_of(predict(given, model=regression / "models/onnx").stdout)
     trained = pq.read_table(regression / "reports/predictions.parquet")["prediction"].to_numpy()
-    assert list(lines[0]) == ["row", "prediction"]
+    assert list(lines[0]) == ["row", "prediction", "prediction_low", "prediction_high"]
     np.testing.assert_allclose([line["prediction"] for line in lines], trained, atol=1e-5)
 
 

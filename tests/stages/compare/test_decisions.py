@@ -1,0 +1,124 @@
+"""What exported models do with their probabilities."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from stages.compare.__main__ import main
+from stages.compare.decisions import ModelDecisions, ModelOutputs, chosen_costs, cost_metrics, cost_record
+from tests.exported_pipeline import exported_pipeline
+from tests.params import change_params
+from tuneline.core.hashes import file_hash
+from tuneline.decisions.evidence import read_evidence
+from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.usage import UsageRecord
+from tuneline.params.evaluate import CostParams
+from tuneline.runtime.errors import ParamsError
+from tuneline.tasks import Classification, Multilabel, Regression
+
+TASK = Classification(("fraud", "ok"))
+
+
+def outputs(rows: int, seed: int = 0, clusters: np.ndarray | None = None) -> ModelOutputs:
+    """Return logits that are three times too sure, and labels."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(0, 1.5, (rows, 2))
+    labels = (logits + random.gumbel(size=(rows, 2))).argmax(axis=1)
+    return ModelOutputs(labels, (3 * logits).astype(np.float32), clusters)
+
+
+def decisions(task=TASK, costs=None, *, chose_nothing=True, reported=None) -> ModelDecisions:
+    reported = outputs(1000, 1) if reported is None else reported
+    return ModelDecisions.of(task, costs, outputs(2000), reported, chose_nothing=chose_nothing)
+
+
+def test_validation_fits_the_temperature_and_the_reported_rows_promise():
+    decided = decisions()
+    assert decided.task.temperature == pytest.approx(3, rel=0.1)
+    assert len(decided.evidence.promising) == 1000
+    assert len(decided.evidence.choosing) == 2000
+    assert decided.evidence.promising.right.mean() == pytest.approx(0.8, abs=0.1)
+
+
+def test_copies_among_the_reported_rows_promise_once():
+    reported = outputs(600, 1, clusters=np.repeat(np.arange(40), 15))
+    assert len(decisions(reported=reported).evidence.promising) == 40
+
+
+def test_rows_that_have_chosen_something_promise_nothing():
+    assert decisions(chose_nothing=False).evidence is None
+
+
+def test_interval_of_a_number_is_made_by_rows_that_chose_nothing():
+    random = np.random.default_rng(0)
+    numbers = random.normal(0, 1, (500, 1)).astype(np.float32)
+    reported = ModelOutputs(numbers[:, 0] + random.normal(0, 2, 500), numbers, None)
+    decided = ModelDecisions.of(Regression(), None, outputs(9), reported, chose_nothing=True)
+    assert decided.task.half_width == pytest.approx(1.645 * 2, rel=0.1)
+    assert decided.evidence is None
+    unknown = ModelDecisions.of(Regression(), None, outputs(9), reported, chose_nothing=False)
+    assert unknown.task.half_width is None
+
+
+def test_costs_name_classes_of_the_data():
+    record = cost_record(CostParams(error=2.0, of={"fraud": {"ok": 50.0}}), TASK)
+    assert record.errors == {"fraud": {"ok": 50.0}, "ok": {"fraud": 2.0}}
+    with pytest.raises(ParamsError, match="'spam' is no class of the data: fraud, ok"):
+        cost_record(CostParams(of={"spam": {"ok": 5.0}}), TASK)
+    with pytest.raises(ParamsError, match=r"data\.task is multilabel"):
+        cost_record(CostParams(), Multilabel(("a", "b")))
+
+
+def test_costs_are_heeded_where_that_has_cost_less_on_validation():
+    record = cost_record(CostParams(abstain=0.1, of={"fraud": {"ok": 50.0}}), TASK)
+    decided = decisions(costs=record)
+    assert decided.costs == record
+    assert decided.metrics["cost"] < decided.metrics["plain_cost"]
+    saved = decided.metrics["plain_cost"] - decided.metrics["cost"]
+    assert 0 < decided.metrics["saved_cost_low"] < saved < decided.metrics["saved_cost_high"]
+    assert 0 < decided.metrics["abstained"] < 1
+    assert len(decided.evidence.promising) < 1000, "rows without an answer promise nothing"
+
+
+def test_costs_are_not_heeded_where_that_has_cost_more_on_validation(capsys):
+    record = cost_record(CostParams(of={"fraud": {"ok": 50.0}}), TASK)
+    random = np.random.default_rng(0)
+    logits = random.normal(0, 1, (500, 2)).astype(np.float32)
+    never_fraud = ModelOutputs(np.ones(500, np.int64), logits, None)
+    assert chosen_costs(record, TASK, never_fraud) is None
+    assert "decide.costs is not applied" in capsys.readouterr().out
+    assert cost_metrics(TASK, None, never_fraud) == {}
+
+
+@pytest.fixture
+def project(tmp_path_factory, tmp_path, monkeypatch):
+    """Change into a project whose classifier is exported."""
+    folder = tmp_path / "project"
+    shutil.copytree(exported_pipeline(tmp_path_factory, "classification"), folder, symlinks=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_decisions_are_published_with_the_models(project):
+    names = json.loads((project / "models/candidates/export.json").read_text())["labels"]
+    change_params(
+        project, {"decide.costs": {"error": 1.0, "abstain": 0.95, "of": {names[0]: {names[1]: 9.0}}}}
+    )
+    main()
+    record = UsageRecord.read(project / "models/onnx/export.json")
+    for precision in ("fp32", "int8"):
+        assert record.models[precision].decisions["temperature"] > 0
+        evidence = read_evidence(project / "models/onnx/evidence.parquet", precision)
+        assert 0 < len(evidence.promising) <= 50
+    assert record.evidence == file_hash(project / "models/onnx/evidence.parquet")
+
+    # a program decides by them
+    model = TextClassifier.load(project / "models/onnx", "int8")
+    assert model.task.temperature == record.models["int8"].decisions["temperature"]
+    if record.models["int8"].costs is not None:
+        assert model.costs.abstain == 0.95
+    metrics = json.loads((project / "metrics/compare.json").read_text())
+    assert metrics["fp32_uncalibrated_log_loss"] != metrics["fp32_log_loss"]
+    assert metrics["fp32_log_loss_low"] < metrics["fp32_log_loss"] < metrics["fp32_log_loss_high"]

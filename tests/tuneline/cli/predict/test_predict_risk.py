@@ -1,0 +1,133 @@
+"""``tuneline predict --risk``: rows that are too unsure get no answer, with a reason."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.small_pipeline import QUEUES
+from tests.tuneline.cli.predict.conftest import lines_of
+from tuneline.core.hashes import file_hash
+from tuneline.decisions.evidence import Evidence, JudgedAnswers, write_evidence
+
+ROWS = "".join(f'{{"subject": "parcel {n}", "body": "is missing {n}"}}\n' for n in range(40))
+
+
+def rows_of_evidence(rows: int, threshold: float, low: float = 0.3, high: float = 1.0) -> JudgedAnswers:
+    """Return answers that are right where the model is surer than a threshold, and else wrong."""
+    random = np.random.default_rng(0)
+    confidence = random.uniform(low, high, rows)
+    answers = random.integers(0, len(QUEUES), rows).astype(np.int32)
+    return JudgedAnswers(answers, confidence, confidence > threshold)
+
+
+@pytest.fixture
+def model(classification, tmp_path):
+    """Return a copy of the model, and a function that gives it evidence."""
+    folder = shutil.copytree(classification / "models/onnx", tmp_path / "model")
+
+    def with_evidence(rows: int, threshold: float, low: float = 0.3, high: float = 1.0):
+        path = folder / "evidence.parquet"
+        judged = rows_of_evidence(rows, threshold, low, high)
+        write_evidence(path, {"fp32": Evidence(judged, judged)})
+        record = json.loads((folder / "export.json").read_text())
+        record["evidence"] = file_hash(path)
+        (folder / "export.json").write_text(json.dumps(record))
+        return folder
+
+    return with_evidence
+
+
+def test_unsure_rows_get_no_answer_and_a_reason(predict, model):
+    folder = model(1000, 0.0)
+    plain = lines_of(predict("--input-format", "jsonl", given=ROWS.encode(), model=folder).stdout)
+    confidences = [line["probability"] for line in plain]
+    model(1000, float(np.median(confidences)), min(confidences), max(confidences))
+    result = predict("--risk", "0.02", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
+    assert result.exit_code == 0, result.output
+    lines = lines_of(result.stdout)
+    abstained = [line for line in lines if line["abstained"]]
+    assert 0 < len(abstained) < len(lines)
+    for line in lines:
+        if line["abstained"]:
+            assert line["label"] is None
+            assert f"confidence {line['probability']:.4f} is not above" in line["reason"]
+        else:
+            assert line["label"] == max(line["probabilities"], key=line["probabilities"].get)
+            assert line["reason"] is None
+    assert f"{len(abstained)} of 40 rows" in result.stderr
+    assert "at most 2 % of the answers" in result.stderr
+    assert "95 % certainty" in result.stderr
+
+
+def test_files_have_the_columns_of_an_abstention(predict, model, tmp_path):
+    folder = model(1000, 0.5)
+    (tmp_path / "in.jsonl").write_text(ROWS)
+    for name in ("out.csv", "out.parquet"):
+        assert predict("in.jsonl", "--risk", "0.02", "--output", name, model=folder).exit_code == 0
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.schema.field("abstained").type == "bool"
+    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("abstained,reason")
+
+
+def test_risk_of_one_class_leaves_the_others_answered(predict, model):
+    folder = model(3000, 1.0)
+    name = QUEUES[0]
+    words = ("--class-risk", f"{name}=0.3", "--input-format", "jsonl")
+    result = predict(*words, given=ROWS.encode(), model=folder)
+    assert result.exit_code == 1
+    assert f"of answers {name!r}" in result.stderr
+    folder = model(3000, 0.5)
+    result = predict(*words, given=ROWS.encode(), model=folder)
+    assert result.exit_code == 0, result.output
+    for line in lines_of(result.stdout):
+        best = max(line["probabilities"], key=line["probabilities"].get)
+        assert best == name or not line["abstained"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "threshold", "message"),
+    [
+        (80, 0.0, "2 % at 95 % needs at least 149 answered rows without an error; there are 80"),
+        (1000, 1.0, "2 % at 95 % cannot be promised"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused_before_a_row_is_predicted(
+    predict, model, rows, threshold, message
+):
+    result = predict(
+        "--risk", "0.02", "--input-format", "jsonl", given=b"no json", model=model(rows, threshold)
+    )
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "label more rows" in result.stderr.lower()
+    assert result.stdout == ""
+
+
+def test_evidence_of_another_model_is_refused(predict, model):
+    folder = model(1000, 0.5)
+    judged = rows_of_evidence(1000, 0.4)
+    write_evidence(folder / "evidence.parquet", {"fp32": Evidence(judged, judged)})
+    result = predict("--risk", "0.02", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
+    assert result.exit_code == 1
+    assert "evidence.parquet is missing, damaged, or of other models" in result.stderr
+
+
+def test_numbers_are_never_exactly_right_and_have_an_interval(predict, regression):
+    folder = regression / "models/onnx"
+    result = predict("--risk", "0.1", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
+    assert result.exit_code == 1
+    assert "prediction_low" in result.stderr
+    lines = lines_of(predict("--input-format", "jsonl", given=ROWS.encode(), model=folder).stdout)
+    assert all(line["prediction_low"] < line["prediction"] < line["prediction_high"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words", [("--class-risk", "spam"), ("--class-risk", "spam=2"), ("--class-risk", "x=0.1")]
+)
+def test_class_risk_that_cannot_be_meant_is_refused(predict, model, words):
+    result = predict(*words, "--input-format", "jsonl", given=ROWS.encode(), model=model(100, 0.5))
+    assert result.exit_code == 1
+    assert "--class-risk" in result.stderr
