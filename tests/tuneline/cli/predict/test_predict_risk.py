@@ -12,7 +12,11 @@ from tests.tuneline.cli.predict.conftest import lines_of
 from tuneline.core.hashes import file_hash
 from tuneline.decisions.evidence import Evidence, JudgedAnswers, write_evidence
 
-ROWS = "".join(f'{{"subject": "parcel {n}", "body": "is missing {n}"}}\n' for n in range(40))
+ROWS = "".join(
+    f'{{"subject": "{subject}", "body": "{body}"}}\n'
+    for subject in ("the parcel", "a refund", "my password", "invoice", "hello")
+    for body in ("is missing", "where is it", "twice", "broken screen", "please help me", "1", "no", "ok")
+)
 
 
 def rows_of_evidence(rows: int, threshold: float, low: float = 0.3, high: float = 1.0) -> JudgedAnswers:
