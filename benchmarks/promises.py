@@ -1,0 +1,108 @@
+"""How often promises about answers are broken, and how many rows they answer, on labelled rows of your own.
+
+The rows are predicted once by a published model. They are then divided at random ``--resplits`` times: some
+promise, some choose where the tests start, and the rest are new rows, whose share of wrong answers is held
+against the promise. Rows with the same value in ``--group`` stay together, and one of each counts.
+
+    python -m benchmarks.promises ROWS.jsonl --label queue --promising 1000 --choosing 500
+
+It prints for each risk in how many of the resplits a promise was made, the mean share of the new rows that
+are answered, and in how many resplits more than the promised share of these answers is wrong. The new rows
+are a sample, too: with few of them, a share that is exactly as promised is exceeded in half of the resplits.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.decisions.answers import answers_of
+from tuneline.decisions.evidence import Evidence, JudgedAnswers
+from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.promises import CERTAINTY
+from tuneline.promises.abstention import NoPromiseError, promised_abstention
+from tuneline.runtime.terminal import progress
+
+RISKS = (0.01, 0.02, 0.05, 0.1)
+
+
+def judged_rows(
+    model: TextClassifier, rows: list[dict[str, Any]], label: str, rows_at_a_time: int = 256
+) -> JudgedAnswers:
+    """Return the answers of a model of classes for labelled rows."""
+    scores = []
+    with progress("predict", len(rows), "rows") as step:
+        for start in range(0, len(rows), rows_at_a_time):
+            part = rows[start : start + rows_at_a_time]
+            texts = [tuple(str(row[name] or "") for name in model.text_columns) for row in part]
+            scores.append(model.predict(texts, batch_size=32))
+            step.advance(len(part))
+    answers = answers_of(model.task, np.concatenate(scores), model.costs)
+    number = {name: position for position, name in enumerate(model.task.class_names)}
+    labels = np.array([number.get(str(row[label]), -1) for row in rows])
+    return JudgedAnswers(answers.labels.astype(np.int32), answers.confidence, answers.labels == labels)
+
+
+def one_of_each(groups: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Return one row of each group, drawn by chance, in random order."""
+    order = random.permutation(len(groups))
+    _, first = np.unique(groups[order], return_index=True)
+    return random.permutation(order[first])
+
+
+def main() -> None:
+    """Predict the rows, resplit them, and print a line for each risk."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", type=Path, help="JSON Lines with the text columns of the model and the label")
+    parser.add_argument("--label", required=True)
+    parser.add_argument("--group", help="column whose equal values are not independent")
+    parser.add_argument("--model", type=Path, default=Path("models/onnx"))
+    parser.add_argument("--precision")
+    parser.add_argument("--promising", type=int, default=1000)
+    parser.add_argument("--choosing", type=int, default=500)
+    parser.add_argument("--resplits", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+
+    rows = [json.loads(line) for line in given.rows.read_text(encoding="utf-8").splitlines()]
+    judged = judged_rows(TextClassifier.load(given.model, given.precision), rows, given.label)
+    groups = np.arange(len(rows))
+    if given.group:
+        _, groups = np.unique([str(row[given.group]) for row in rows], return_inverse=True)
+
+    independent = len(np.unique(groups))
+    print(
+        f"{len(rows):,} rows, {independent:,} independent; {judged.right.mean():.2%} of all answers are right"
+    )
+    print(f"{given.promising:,} rows promise, {given.choosing:,} choose, certainty {CERTAINTY:.0%}")
+    print(f"{'risk':>6} {'promised':>9} {'answered':>9} {'wrong':>8} {'broken':>8}")
+    for risk in RISKS:
+        random = np.random.default_rng(given.seed)
+        answered_shares = []
+        wrong_shares = []
+        for _ in range(given.resplits):
+            order = one_of_each(groups, random)
+            promising = judged.take(order[: given.promising])
+            choosing = judged.take(order[given.promising : given.promising + given.choosing])
+            new = judged.take(order[given.promising + given.choosing :])
+            try:
+                abstention = promised_abstention(Evidence(promising, choosing), risk, CERTAINTY)
+            except NoPromiseError:
+                continue
+            answered = new.confidence > abstention.threshold
+            answered_shares.append(answered.mean())
+            wrong_shares.append(1 - new.right[answered].mean())
+        broken = int(np.sum(np.array(wrong_shares) > risk))
+        promised = len(wrong_shares)
+        means = (np.mean(answered_shares), np.mean(wrong_shares)) if promised else (0.0, float("nan"))
+        print(
+            f"{risk:>6.2f} {promised / given.resplits:>9.1%} {means[0]:>9.1%} {means[1]:>8.2%}"
+            f" {broken / given.resplits:>8.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()
