@@ -22,7 +22,7 @@ class ModelPromises:
 
     Attributes:
         evidence: Answers to independent rows.
-        promised: The promises, of those of ``RISKS`` that can be made.
+        promised: The promises of ``RISKS`` that can be made, up to the first that answers every row.
     """
 
     evidence: Evidence
@@ -39,7 +39,14 @@ class ModelPromises:
             return None
         if not len(evidence.promising):
             return None
-        return cls(evidence, promised_abstentions(evidence, RISKS, CERTAINTY))
+
+        # up to the first risk at which every row is answered
+        promised = []
+        for abstention in promised_abstentions(evidence, RISKS, CERTAINTY):
+            promised.append(abstention)
+            if abstention.answered == abstention.rows:
+                break
+        return cls(evidence, promised)
 
     @property
     def rows(self) -> int:
