@@ -7,8 +7,11 @@ against the promise. Rows with the same value in ``--group`` stay together, and 
     python -m benchmarks.promises ROWS.jsonl --label queue --promising 1000 --choosing 500
 
 It prints for each risk in how many of the resplits a promise was made, the mean share of the new rows that
-are answered, and in how many resplits more than the promised share of these answers is wrong. The new rows
-are a sample, too: with few of them, a share that is exactly as promised is exceeded in half of the resplits.
+are answered, the mean share of wrong answers among these, and in how many of all resplits that share is above
+the promised one. The new rows are a sample, too: with few of them, a share that is exactly as promised is
+exceeded in half of the resplits. So the last column draws the rows that promise from the file with
+replacement, and counts how often the share of wrong answers of the whole file is above the promised one: that
+is what the promise is about.
 """
 
 import argparse
@@ -53,6 +56,26 @@ def one_of_each(groups: NDArray[np.int64], random: np.random.Generator) -> NDArr
     return random.permutation(order[first])
 
 
+def outcome(
+    drawn: JudgedAnswers, new: JudgedAnswers, promising: int, risk: float
+) -> list[tuple[float, float]]:
+    """Return the shares of new rows that are answered, and of wrong answers; nothing without a promise.
+
+    Args:
+        drawn: Rows that promise, and then rows that choose.
+        new: Rows that the promise is about.
+        promising: Number of the rows that promise.
+        risk: What is promised.
+    """
+    evidence = Evidence(drawn.take(np.arange(promising)), drawn.take(np.arange(promising, len(drawn))))
+    try:
+        abstention = promised_abstention(evidence, risk, CERTAINTY)
+    except NoPromiseError:
+        return []
+    answered = new.confidence > abstention.threshold
+    return [(float(answered.mean()), float(1 - new.right[answered].mean()))]
+
+
 def main() -> None:
     """Predict the rows, resplit them, and print a line for each risk."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -78,29 +101,22 @@ def main() -> None:
         f"{len(rows):,} rows, {independent:,} independent; {judged.right.mean():.2%} of all answers are right"
     )
     print(f"{given.promising:,} rows promise, {given.choosing:,} choose, certainty {CERTAINTY:.0%}")
-    print(f"{'risk':>6} {'promised':>9} {'answered':>9} {'wrong':>8} {'broken':>8}")
+    print(f"{'risk':>6} {'promised':>9} {'answered':>9} {'wrong':>8} {'on new rows':>12} {'in truth':>9}")
+    size = given.promising + given.choosing
     for risk in RISKS:
         random = np.random.default_rng(given.seed)
-        answered_shares = []
-        wrong_shares = []
+        new_rows = []
+        in_truth = []
         for _ in range(given.resplits):
             order = one_of_each(groups, random)
-            promising = judged.take(order[: given.promising])
-            choosing = judged.take(order[given.promising : given.promising + given.choosing])
-            new = judged.take(order[given.promising + given.choosing :])
-            try:
-                abstention = promised_abstention(Evidence(promising, choosing), risk, CERTAINTY)
-            except NoPromiseError:
-                continue
-            answered = new.confidence > abstention.threshold
-            answered_shares.append(answered.mean())
-            wrong_shares.append(1 - new.right[answered].mean())
-        broken = int(np.sum(np.array(wrong_shares) > risk))
-        promised = len(wrong_shares)
-        means = (np.mean(answered_shares), np.mean(wrong_shares)) if promised else (0.0, float("nan"))
+            drawn = order[random.integers(0, len(order), size)]
+            new_rows += outcome(judged.take(order[:size]), judged.take(order[size:]), given.promising, risk)
+            in_truth += outcome(judged.take(drawn), judged.take(order), given.promising, risk)
+        answered, wrong = np.mean(new_rows, axis=0) if new_rows else (0.0, float("nan"))
+        broken = [sum(share > risk for _, share in outcomes) for outcomes in (new_rows, in_truth)]
         print(
-            f"{risk:>6.2f} {promised / given.resplits:>9.1%} {means[0]:>9.1%} {means[1]:>8.2%}"
-            f" {broken / given.resplits:>8.1%}"
+            f"{risk:>6.2f} {len(new_rows) / given.resplits:>9.1%} {answered:>9.1%} {wrong:>8.2%}"
+            f" {broken[0] / given.resplits:>12.1%} {broken[1] / given.resplits:>9.1%}"
         )
 
 
