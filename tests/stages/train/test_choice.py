@@ -110,9 +110,10 @@ def same_model(first, second):
     )
 
 
+@pytest.mark.slow  # two long trainings; the choice is tested above, and a training below
 def test_fine_tuned_model_that_is_better_is_published_as_without_the_choice(outs):
-    chosen, metrics, output = outs("auto", few_rows, epochs=12)
-    tuned, of_tuned, _ = outs(None, epochs=12)
+    chosen, metrics, output = outs("auto", few_rows, epochs=30)
+    tuned, of_tuned, _ = outs(None, epochs=30)
     assert metrics["head_is_frozen"] == 0, metrics
     assert same_model(chosen, tuned)
     assert metrics.items() >= of_tuned.items()

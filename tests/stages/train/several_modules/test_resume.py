@@ -163,6 +163,7 @@ def test_resume_skips_and_reports_a_truncated_checkpoint(folder, reference):
     assert_same_outs(reference, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("damaged-checkpoint")
 def test_resume_skips_a_checkpoint_with_damaged_best_weights(folder, reference):
     launcher.run(folder, before=launcher.kill_at("stages.train.__main__.publish_curves", 1))

@@ -102,6 +102,7 @@ def prepared(folder, data, launch="cpu", **train):
     return folder
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_loss_curve_and_predictions_of_one(tmp_path_factory, data):
     one = prepared(tmp_path_factory.mktemp("one"), data)
     two = prepared(tmp_path_factory.mktemp("two"), data, "multi-gpu")
