@@ -63,7 +63,6 @@ LONG = (
     "stages/train/several_modules/test_resume",
     "tuneline/experiments/test_in_progress",
     "tuneline/sweeps/test_running",
-    "tuneline/tasks/several_modules/test_several_labels",
 )
 FIRST = {*SERVER, *(f"tests/{name}.py" for name in LONG)}
 """What takes longest: a worker that began it last would work on alone when all others are done."""

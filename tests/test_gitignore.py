@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 from tests.dvc_files import init_dvc
 
 
-@pytest.mark.parametrize("folder", ["data/source", "models/source"])
+@pytest.mark.parametrize("folder", ["data/source", pytest.param("models/source", marks=pytest.mark.slow)])
 def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
     """``dvc checkout`` and ``dvc pull`` without a target, as the flows call them, must find what ``dvc add``
     has versioned."""

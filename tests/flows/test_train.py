@@ -64,6 +64,7 @@ def test_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
     assert (toy.root / "fetched" / "model.onnx").exists()
 
 
+@pytest.mark.slow  # test_processes_output.py has the progress bar, and the time limit below a line in the log
 def test_stage_output_reaches_the_runs_log(run, served):
     flow_run = run(overrides=["train.steps=40"], promote=False)
     said = served.wait_for_line(flow_run.id, "train: 40/40")

@@ -10,13 +10,19 @@ from tests.tuneline.finished_project import FinishedProject
 from tests.tuneline.two_stages import make_repository
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch) -> FinishedProject:
-    """A classifier of three classes whose pipeline ran and was committed, as the working directory."""
-    project = FinishedProject(tmp_path).run_pipeline()
+@pytest.fixture(scope="session")
+def committed(tmp_path_factory, homes) -> FinishedProject:
+    """A classifier of three classes whose pipeline ran and was committed. Copy it."""
+    project = FinishedProject(tmp_path_factory.mktemp("committed")).run_pipeline()
     project.commit()
-    monkeypatch.chdir(tmp_path)
     return project
+
+
+@pytest.fixture
+def project(committed, tmp_path, monkeypatch) -> FinishedProject:
+    """A copy of it, as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return committed.copied_to(tmp_path)
 
 
 @pytest.fixture(scope="session")

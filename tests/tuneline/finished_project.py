@@ -5,6 +5,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ class FinishedProject:
         (root / "dvc.yaml").write_text("stages: {}\n")
         (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
+
+    def copied_to(self, folder: Path) -> "FinishedProject":
+        """Copy the project into an empty folder."""
+        shutil.copytree(self.root, folder, symlinks=True, dirs_exist_ok=True)
+        copied = deepcopy(self)
+        copied.root = folder
+        return copied
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(

@@ -3,6 +3,8 @@ given accuracy."""
 
 import hashlib
 import json
+import shutil
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,13 @@ class ExperimentRepository:
         (root / "conf/accelerate").mkdir(parents=True)
         run_git(root, "add", "--all")
         run_git(root, "commit", "--quiet", "--message=Start")
+
+    def copied_to(self, folder: Path) -> "ExperimentRepository":
+        """Copy the repository into an empty folder."""
+        shutil.copytree(self.root, folder, symlinks=True, dirs_exist_ok=True)
+        copied = copy(self)
+        copied.root = folder
+        return copied
 
     def save(
         self,

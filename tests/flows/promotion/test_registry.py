@@ -216,7 +216,7 @@ def test_number_of_programs_does_not_grow_with_the_number_of_versions(registry):
     assert programs(lambda: rollback(registry, "production", None, "It was worse.")) == few
 
 
-@pytest.mark.parametrize("stream", ["", "2>&1"])
+@pytest.mark.parametrize("stream", ["", pytest.param("2>&1", marks=pytest.mark.slow)])
 def test_command_whose_output_is_not_read_ends_without_a_traceback(registry, root, tmp_path, stream):
     promote(registry)
     promote(registry)

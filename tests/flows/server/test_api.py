@@ -7,6 +7,7 @@ import sys
 import httpx
 import pytest
 from prefect.events import emit_event
+from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 
 from flows.server.api import create_app, served_at, vacuum
 from flows.server.serve import AUTH, SERVER
@@ -112,7 +113,16 @@ def test_health_and_readiness_need_no_password(ask):
     assert ask("POST", "/ready", login=None).status_code == 401
 
 
-@pytest.mark.parametrize("password", [None, pytest.param("", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("password", [None, ""])
+def test_application_without_a_password_is_not_created(monkeypatch, password):
+    monkeypatch.setattr("flows.server.api.lock_at_begin", lambda: pytest.fail("the application is created"))
+    refused = pytest.raises(SystemExit, match=f"The server has no password. Set {AUTH} to USER:PASSWORD")
+    with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: password}), refused:
+        create_app(restart=lambda: None)
+
+
+@pytest.mark.slow  # starts the server
+@pytest.mark.parametrize("password", [None, ""])
 def test_server_without_a_password_does_not_start(tmp_path, password):
     env = {**os.environ, "PREFECT_HOME": str(tmp_path), **({} if password is None else {AUTH: password})}
     command = [sys.executable, "-m", SERVER, "--port", "0"]

@@ -51,8 +51,11 @@ HEAD = b"POST /api/deployments/filter HTTP/1.1\r\nHost: HOST\r\n"
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", HEAD, HEAD + b"Content-Length: 1000\r\nContent-Type: application/json\r\n\r\n{"],
-    ids=["silent", "head", "body"],
+    [
+        pytest.param(b"", id="silent", marks=pytest.mark.slow),
+        pytest.param(HEAD, id="head", marks=pytest.mark.slow),
+        pytest.param(HEAD + b"Content-Length: 1000\r\nContent-Type: application/json\r\n\r\n{", id="body"),
+    ],
 )
 def test_requests_that_are_never_complete_stop_nobody_and_are_closed(served, sent):
     with connections(served.api, 300, sent) as opened:

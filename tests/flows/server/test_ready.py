@@ -62,6 +62,7 @@ def test_database_on_a_full_disk_is_not_ready_until_there_is_room(tmp_path):
     assert "disk is full" in done.stderr
 
 
+@pytest.mark.slow
 def test_database_is_not_ready_where_the_log_is_on_the_full_disk(tmp_path):
     command = on_small_disk(tmp_path, "8m", sys.executable, "-c", FILL_DISK, str(tmp_path))
     with Path("/dev/full").open("wb") as log:

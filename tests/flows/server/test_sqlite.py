@@ -77,15 +77,26 @@ def start(database: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow  # starts the server
 @pytest.mark.promise("damaged-database")
-def test_server_names_the_damaged_file_and_its_advice_sets_it_aside(database):
+def test_server_does_not_start_with_a_damaged_file(database):
     overwrite(database, 0, os.urandom(8192))
-    database.with_name("prefect.db-wal").write_bytes(b"old")
     done = start(database, SERVER)
     assert done.returncode == PERMANENT
     assert f"Prefect's database {database} is damaged (file is not a database)" in done.stderr
     assert "Traceback" not in done.stderr
-    advice = re.search(r"aside: (mkdir .*)$", done.stderr, re.MULTILINE)[1]
+
+
+@pytest.mark.promise("damaged-database")
+def test_refusal_names_the_damaged_file_and_its_advice_sets_it_aside(database, capsys):
+    overwrite(database, 0, os.urandom(8192))
+    database.with_name("prefect.db-wal").write_bytes(b"old")
+    with pytest.raises(SystemExit) as refused:
+        refuse_damaged(f"sqlite+aiosqlite:///{database}")
+    assert refused.value.code == PERMANENT
+    printed = capsys.readouterr().err
+    assert f"Prefect's database {database} is damaged (file is not a database)" in printed
+    advice = re.search(r"aside: (mkdir .*)$", printed, re.MULTILINE)[1]
     subprocess.run(["bash", "-c", advice], check=True)
     assert not list(database.parent.glob("prefect.db*"))
     moved = database.parent / "damaged-prefect.db"

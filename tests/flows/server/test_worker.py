@@ -112,7 +112,7 @@ def test_invalid_settings_end_the_worker_at_start(origin, monkeypatch, wrong):
         worker.main()
 
 
-@pytest.mark.parametrize("push", [True, False])
+@pytest.mark.parametrize("push", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_worker_with_an_origin_says_that_its_results_stay_unless_they_are_pushed(origin, tmp_path, push):
     """Prefect ends at once, because it has no such option."""
     (origin / "conf" / "flows.yaml").write_text(f"training: {{push: {str(push).lower()}}}\n")

@@ -118,7 +118,9 @@ def test_model_from_scratch_has_no_frozen_baseline(project):
     assert predicted().column_names == ["majority", "tfidf"]
 
 
-@pytest.mark.parametrize("project", ["classes", "numbers"], indirect=True)
+@pytest.mark.parametrize(
+    "project", ["classes", pytest.param("numbers", marks=pytest.mark.slow)], indirect=True
+)
 def test_second_run_and_shards_give_the_same_bytes(project):
     baseline.main()
     once = Path("reports/baselines/test.parquet").read_bytes()

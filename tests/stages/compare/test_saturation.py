@@ -17,9 +17,8 @@ from stages.compare.saturation import (
     largest_pair_sum,
     violation_of,
 )
-from stages.export.graph import to_onnx
 from stages.export.int8 import to_dynamic_int8, to_static_int8
-from tests.small_pipeline import tiny_model
+from tests.exported_graph import exported_graph
 from tuneline.onnx.session import run_outputs
 
 NAMES = ["input_ids", "attention_mask", "token_type_ids"]
@@ -77,8 +76,8 @@ def test_last_product_of_an_odd_number_of_inputs_is_counted():
 
 
 @pytest.fixture(scope="module")
-def graph():
-    return to_onnx(tiny_model("bert", 3), NAMES, opset=20)
+def graph(tmp_path_factory):
+    return exported_graph(tmp_path_factory, "bert")
 
 
 @pytest.fixture(scope="module")

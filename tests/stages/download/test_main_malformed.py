@@ -503,7 +503,13 @@ def test_what_is_named_like_a_split_and_is_no_file_is_named_as_what_it_is(projec
 
 
 @pytest.mark.parametrize(
-    "case", ["a row too long", "a gzip file that is cut off", "one split for two", "one class name"]
+    "case",
+    [
+        "a row too long",
+        pytest.param("a gzip file that is cut off", marks=pytest.mark.slow),
+        pytest.param("one split for two", marks=pytest.mark.slow),
+        pytest.param("one class name", marks=pytest.mark.slow),
+    ],
 )
 def test_the_command_ends_with_the_error_and_no_traceback(case: str, project: Path):
     set_up(TABLE[case])

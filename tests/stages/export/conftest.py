@@ -5,17 +5,17 @@ from pathlib import Path
 import onnx
 import pytest
 
-from stages.export.graph import to_onnx
 from stages.export.int8_search import QuantizationRows
-from tests.small_pipeline import tiny_model, write_pipeline
+from tests.exported_graph import exported_graph
+from tests.small_pipeline import write_pipeline
 from tuneline.core.tables import SplitReader
 from tuneline.tasks.schemas import read_task
 
 
 @pytest.fixture(scope="session")
-def fp32() -> onnx.ModelProto:
+def fp32(tmp_path_factory: pytest.TempPathFactory) -> onnx.ModelProto:
     """A tiny BERT with the classes and the vocabulary of ``pipeline``."""
-    return to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
+    return exported_graph(tmp_path_factory, "bert")
 
 
 @pytest.fixture(scope="session")

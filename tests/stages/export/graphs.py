@@ -5,8 +5,6 @@ import torch
 
 from stages.export.graph import REAL_TOKENS
 
-COLUMNS = ["input_ids", "attention_mask", "token_type_ids"]
-
 
 def batch_of(rows, tokens, padding):
     """Return random ids; every row but the first ends in padding."""

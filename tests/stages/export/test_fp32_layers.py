@@ -1,16 +1,15 @@
 """Linear layers of an int8 model in fp32: their names, their errors, and the mixed graph."""
 
-import functools
-
 import numpy as np
 import onnx
 import pytest
 
 from stages.export.fp32_layers import layer_errors, linear_layers, with_fp32_layers
-from stages.export.graph import to_onnx, weight_bytes
+from stages.export.graph import weight_bytes
 from stages.export.int8 import session_of, to_dynamic_int8
 from stages.export.int8_search import Fp32Model
-from tests.small_pipeline import FAMILIES, tiny_model
+from tests.exported_graph import exported_graph
+from tests.small_pipeline import FAMILIES
 
 IN_THE_DEFAULT_SET = {"albert", "bert"}
 """An ordinary architecture, and one whose layers share their weights."""
@@ -20,24 +19,18 @@ FAMILY_PARAMS = [
 ]
 
 
-@functools.cache
-def exported(family):
-    """Return the graph of a tiny model."""
-    return to_onnx(tiny_model(family, 3), ["input_ids", "attention_mask"], opset=20)
-
-
 @pytest.mark.parametrize("family", FAMILY_PARAMS)
-def test_linear_layers_are_named_after_their_modules(family):
-    names = list(linear_layers(exported(family)))
+def test_linear_layers_are_named_after_their_modules(family, tmp_path_factory):
+    names = list(linear_layers(exported_graph(tmp_path_factory, family)))
     assert len(set(names)) == len(names)
     named = [name for name in names if "." in name or name in {"classifier", "pre_classifier"}]
     assert len(named) >= len(names) / 2, names
 
 
 @pytest.mark.parametrize("family", FAMILY_PARAMS)
-def test_model_with_all_layers_in_fp32_computes_the_same(family, rows):
+def test_model_with_all_layers_in_fp32_computes_the_same(family, rows, tmp_path_factory):
     """Only the embeddings are rounded then; also where layers share their weights (albert)."""
-    model = exported(family)
+    model = exported_graph(tmp_path_factory, family)
     quantized = to_dynamic_int8(model, reduce_range=True)
     mixed = with_fp32_layers(quantized, model, list(linear_layers(model)))
     assert "MatMulInteger" not in {node.op_type for node in mixed.graph.node}

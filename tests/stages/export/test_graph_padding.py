@@ -4,8 +4,9 @@ import onnxruntime
 import pytest
 
 from stages.export.graph import ShapedGraph, skip_padding
+from tests.exported_graph import COLUMNS
 from tests.small_pipeline import tiny_model
-from tests.stages.export.graphs import COLUMNS, batch_of, logits_of, torch_logits
+from tests.stages.export.graphs import batch_of, logits_of, torch_logits
 
 
 def padded_on_the_left():

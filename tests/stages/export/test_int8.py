@@ -1,23 +1,14 @@
 """Quantization to int8: smoothing, and which weights it scales."""
 
-import functools
-
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 
-from stages.export.graph import to_onnx
 from stages.export.int8 import scalable_products, smooth, to_dynamic_int8
 from stages.export.int8_search import Fp32Model
-from tests.small_pipeline import FAMILIES, tiny_model
-
-
-@functools.cache
-def exported(family):
-    """Return the graph of a tiny model."""
-    return to_onnx(tiny_model(family, 3), ["input_ids", "attention_mask"], opset=20)
-
+from tests.exported_graph import exported_graph
+from tests.small_pipeline import FAMILIES
 
 IN_THE_DEFAULT_SET = {"albert", "bert"}
 """An ordinary architecture, and one whose layers share their weights."""
@@ -28,9 +19,9 @@ FAMILY_PARAMS = [
 
 
 @pytest.mark.parametrize("family", FAMILY_PARAMS)
-def test_smoothed_graph_computes_the_same(family, rows):
+def test_smoothed_graph_computes_the_same(family, rows, tmp_path_factory):
     """Also where layers share their weights (albert), which then stay as they are."""
-    model = exported(family)
+    model = exported_graph(tmp_path_factory, family)
     smoothed = smooth(model, rows.calibration(16))
     reference = Fp32Model.of(model, rows, 256)
     assert smoothed.SerializeToString() != model.SerializeToString()

@@ -90,7 +90,7 @@ def test_training_on_empty_texts_is_an_error():
         train_wordpiece(batches("", "  "), vocab_size=100)
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.slow), "4"])
 def test_training_is_deterministic_across_processes_and_threads(wordpiece, threads, monkeypatch):
     """Each process seeds the trainer's hash tables differently, so without fixed piece numbers this test
     almost always fails."""

@@ -110,6 +110,7 @@ def same_model(first, second):
     )
 
 
+@pytest.mark.slow  # two long trainings; the choice is tested above, and a training below
 def test_fine_tuned_model_that_is_better_is_published_as_without_the_choice(outs):
     chosen, metrics, output = outs("auto", few_rows, epochs=30)
     tuned, of_tuned, _ = outs(None, epochs=30)

@@ -134,6 +134,7 @@ def test_auto_trains_on_the_cpu_where_there_is_nothing_else_and_records_it(launc
     assert provenance["devices"] == {"type": "cpu", "precision": "no", "processes": 1, "distribution": "NO"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "cpu"])
 def test_auto_precision_and_its_reason_are_in_the_first_line(launch, name):
     run = launch(mixed_precision="auto", launch=name)

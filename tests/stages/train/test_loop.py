@@ -34,7 +34,9 @@ def whole(exact):
     return exact(micro_batch_size=8)
 
 
-@pytest.mark.parametrize("micro_batch_size", [4, 2, 1])
+@pytest.mark.parametrize(
+    "micro_batch_size", [2, *(pytest.param(size, marks=pytest.mark.slow) for size in (4, 1))]
+)
 def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size):
     shared = exact(micro_batch_size=micro_batch_size)
     assert losses(shared) == pytest.approx(losses(whole), abs=1e-5)
@@ -43,7 +45,7 @@ def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size)
     )
 
 
-@pytest.mark.parametrize(("tokens", "memory"), [(40, 8), (40, 4), (1, 8)])
+@pytest.mark.parametrize(("tokens", "memory"), [pytest.param(40, 8, marks=pytest.mark.slow), (40, 4), (1, 8)])
 def test_micro_batch_tokens_limit_a_forward_pass_and_not_the_model(
     tokens, memory, exact, memory_for, monkeypatch
 ):

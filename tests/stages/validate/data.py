@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -97,26 +96,6 @@ class Data:
                 "token_type_ids": [list(row.type_ids) for row in encoded],
                 "labels": list(columns["labels"]),
             }
-        return self
-
-    def _tokenize_long_texts(self) -> "Data":
-        """Tokenize as the stage ``tokenize`` does it."""
-        names = ["input_ids", "attention_mask", "token_type_ids"]
-        tokenizer = SimpleNamespace(
-            backend_tokenizer=self.tokenizer,
-            truncation_side="right",
-            unk_token_id=self.tokenizer.token_to_id("[UNK]"),
-            model_input_names=names,
-            name_or_path="tokenizer",
-        )
-        tokenize = self.params.tokenize
-        for split, columns in self.raw.items():
-            encoder = Encoder(tokenizer, tokenize.max_length, len(self.columns) == 2, LongText.of(tokenize))
-            rows = list(zip(*(columns[name] for name in self.columns), strict=True))
-            texts = rows if len(self.columns) == 2 else [text for (text,) in rows]
-            encoded = encoder.columns(encoder.encode(texts))
-            self.tokenized[split] = {name: column.to_pylist() for name, column in encoded.items()}
-            self.tokenized[split]["labels"] = list(columns["labels"])
         return self
 
     def set_params(self, change: Callable[[dict], None]) -> None:

@@ -10,7 +10,7 @@ from tests.stages.validate.conftest import failed_result
 def test_result_counts_rows_and_lists_the_worst_first(data, check):
     for row, times in ((3, 1), (7, 4), (9, 2)):
         data.raw["train"]["two"][row] += "\x07" * times
-    result = failed_result(check(data))
+    result = failed_result(check(data, only=["control_characters"]))
     assert result.found == "3 of 200 rows (1.5 %)"
     assert [row.number for row in result.worst] == [7, 9, 3]
     assert result.worst[0].values == {"control_characters": 4}
@@ -22,7 +22,7 @@ def test_leak_names_the_row_that_it_repeats(data, check):
         for name in data.columns:
             data.raw["test"][name][row] = data.raw["validation"][name][row + 1]
     data.tokenize()
-    result = failed_result(check(data))
+    result = failed_result(check(data, only=["leakage"]))
     assert [row.number for row in result.worst] == [10, 20]
     assert result.worst[0].like.startswith(f"validation, row 11: {data.raw['validation']['one'][11]}"[:100])
     assert list(result.notes) == ["Of these rows, 2 repeat a row of validation."]
@@ -37,7 +37,7 @@ def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, chec
             data.raw["test"][name][row] = data.raw[split][name][other]
         if split != "train":
             data.raw["test"]["one"][row] += " and more"
-    results = check(data.tokenize()).record.checks
+    results = check(data.tokenize(), only=["leakage", "near_duplicates"]).record.checks
     notes = {
         (result.check, result.split): list(result.notes)
         for result in results
@@ -54,7 +54,7 @@ def test_leaks_and_near_duplicates_within_the_limit_are_told_by_split(data, chec
 def test_unknown_rate_lists_the_rows_with_most_unknown_tokens(data, check):
     for row in range(60):
         data.raw["test"]["one"][row] = "Ω " * (2 + row % 7) + data.raw["test"]["one"][row]
-    result = failed_result(check(data.tokenize()))
+    result = failed_result(check(data.tokenize(), only=["unknown_rate"]))
     assert result.check == "unknown_rate"
     assert result.worst[0].number == 6
     assert result.worst[0].values["unknown_tokens"] == 8

@@ -29,25 +29,56 @@ def write_project(data: Data, project) -> None:
     YAML().dump(data.params.model_dump(by_alias=True), project / "params.yaml")
 
 
+@pytest.fixture(scope="module")
+def valid(tmp_path_factory):
+    """Return a project in which the stage has passed, and its result. Copy it."""
+    folder = tmp_path_factory.mktemp("valid")
+    write_project(good_data(), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder, main()
+
+
 @pytest.fixture
-def valid_project(project):
-    write_project(good_data(), project)
+def valid_project(valid, project):
+    """Return a project in which the stage has passed, the current folder."""
+    shutil.copytree(valid[0], project, dirs_exist_ok=True)
     return project
 
 
-@pytest.fixture
-def leaking_project(project):
-    """Return a project whose validation split is a copy of train, with one control character in train."""
+def write_leaking_project(project) -> None:
+    """Write a project whose validation split is a copy of train, with one control character in train."""
     data = good_data()
     data.raw["validation"] = {name: values[:60] for name, values in data.raw["train"].items()}
     data.tokenize()
     data.raw["train"]["one"][70] += "\x07"
     write_project(data, project)
+
+
+@pytest.fixture
+def leaking_project(project):
+    write_leaking_project(project)
     return project
 
 
-def test_valid_data_gives_report_and_metrics(valid_project):
-    assert main()["warnings"] == 0
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory):
+    """Return a project with outs of an earlier run in which the stage has failed, and its error. Copy it."""
+    folder = tmp_path_factory.mktemp("leaking")
+    write_leaking_project(folder)
+    (folder / "metrics").mkdir()
+    (folder / "metrics/validate.json").write_text("{}")
+    (folder / "reports/checks").mkdir(parents=True)
+    (folder / "reports/checks/passed").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(GateError) as failed:
+            main()
+    return folder, failed.value
+
+
+def test_valid_data_gives_report_and_metrics(valid, valid_project):
+    assert valid[1]["warnings"] == 0
     assert json.loads((valid_project / "reports/checks/checks.json").read_text())["passed"]
     assert (valid_project / "reports/checks/index.html").exists()
     assert (valid_project / "reports/checks/passed").exists()
@@ -63,7 +94,6 @@ def test_second_run_writes_identical_bytes(valid_project):
             if path.is_file()
         }
 
-    main()
     first = written()
     main()
     assert written() == first
@@ -84,27 +114,19 @@ def test_bad_data_exits_with_78_after_writing_the_report(leaking_project, capsys
     assert "warning: control_characters, train: 1 of 200 rows" in output.out
 
 
-def test_terminal_names_the_command_that_leaves_the_rows_out(leaking_project):
+def test_terminal_names_the_command_that_leaves_the_rows_out(leaking):
     """Of two rows in different splits, that of train is left out."""
-    with pytest.raises(GateError) as failed:
-        main()
-    assert "`tuneline data drop --check leakage --from train`" in failed.value.hint
+    assert "`tuneline data drop --check leakage --from train`" in leaking[1].hint
 
 
-def test_bad_data_removes_the_outs_of_an_earlier_run(leaking_project):
+def test_bad_data_removes_the_outs_of_an_earlier_run(leaking):
     """Training depends on them: an old file would let it start."""
-    (leaking_project / "metrics").mkdir()
-    (leaking_project / "metrics/validate.json").write_text("{}")
-    (leaking_project / "reports/checks").mkdir(parents=True)
-    (leaking_project / "reports/checks/passed").touch()
-    with pytest.raises(GateError):
-        main()
-    assert not (leaking_project / "metrics/validate.json").exists()
-    assert not (leaking_project / "reports/checks/passed").exists()
+    folder, _ = leaking
+    assert not (folder / "metrics/validate.json").exists()
+    assert not (folder / "reports/checks/passed").exists()
 
 
 def test_promoted_profile_is_compared_if_it_exists(valid_project):
-    main()
     assert (
         "promoted_rows" in json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"]
     )
@@ -134,17 +156,16 @@ def outs() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in paths if path.name != "checks.json"}
 
 
-def test_split_of_many_files_has_the_report_of_one_file(leaking_project):
-    with pytest.raises(GateError):
-        main()
+def test_split_of_many_files_has_the_report_of_one_file(leaking, project):
+    shutil.copytree(leaking[0], project, dirs_exist_ok=True)
     expected = outs()
     for folder in ("data/raw", "data/tokenized"):
-        divide(leaking_project / folder, 50)
+        divide(project / folder, 50)
     with pytest.raises(GateError):
         main()
     assert outs() == expected
-    assert not list(leaking_project.glob("reports/.*")), "what was derived is removed, also after an error"
-    damaged = leaking_project / "data/tokenized/train-00002-of-00004.parquet"
+    assert not list(project.glob("reports/.*")), "what was derived is removed, also after an error"
+    damaged = project / "data/tokenized/train-00002-of-00004.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-9])
     with pytest.raises(DataError, match="train-00002-of-00004"):
         main()

@@ -3,6 +3,7 @@ two quick stages."""
 
 import json
 
+from tests.tuneline.saved_experiments import ExperimentRepository
 from tests.tuneline.two_stages import run, sh, skill
 from tuneline.core.yaml_files import read_yaml
 from tuneline.experiments.applying import delete
@@ -67,21 +68,23 @@ def test_dvc_pushes_a_saved_experiment(repository, tmp_path):
     assert (tmp_path / "shelf/files/md5" / md5[:2] / md5[2:]).is_file()
 
 
-def test_experiments_are_found_by_name_and_the_one_on_head_first(repository):
-    first = run(repository, "better", skill(0.7))
-    sh(repository, "git", "commit", "--quiet", "--allow-empty", "--message=Later")
-    assert find_experiment(repository, "better") == first
-    second = run(repository, "better", skill(0.8))
-    assert find_experiment(repository, "better") == second
-    assert resolve_revision(repository, "better") == second.commit
-    assert resolve_revision(repository, "main") == sh(repository, "git", "rev-parse", "main").strip()
-    assert resolve_revision(repository, "unknown") is None
-    assert [experiment.name for experiment in saved_experiments(repository)] == ["better", "better"]
+def test_experiments_are_found_by_name_and_the_one_on_head_first(tmp_path):
+    made = ExperimentRepository(tmp_path)
+    first = made.save("better", 0.7)
+    sh(tmp_path, "git", "commit", "--quiet", "--allow-empty", "--message=Later")
+    assert find_experiment(tmp_path, "better") == first
+    second = made.save("better", 0.8)
+    assert find_experiment(tmp_path, "better") == second
+    assert resolve_revision(tmp_path, "better") == second.commit
+    assert resolve_revision(tmp_path, "main") == sh(tmp_path, "git", "rev-parse", "main").strip()
+    assert resolve_revision(tmp_path, "unknown") is None
+    assert [experiment.name for experiment in saved_experiments(tmp_path)] == ["better", "better"]
     delete(second)
-    assert saved_experiments(repository) == [first]
+    assert saved_experiments(tmp_path) == [first]
 
 
-def test_saving_again_replaces_the_experiment(repository):
-    run(repository, "better", skill(0.7))
-    saved = run(repository, "better", skill(0.8))
-    assert saved_experiments(repository) == [saved]
+def test_saving_again_replaces_the_experiment(tmp_path):
+    made = ExperimentRepository(tmp_path)
+    made.save("better", 0.7)
+    saved = made.save("better", 0.8)
+    assert saved_experiments(tmp_path) == [saved]

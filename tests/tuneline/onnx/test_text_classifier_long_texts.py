@@ -20,7 +20,7 @@ from tuneline.onnx.text_classifier import TextClassifier
 LONG = tuple(WORDS * 3)
 
 
-@pytest.fixture(scope="module", params=["head_tail", "windows"])
+@pytest.fixture(scope="module", params=[pytest.param("head_tail", marks=pytest.mark.slow), "windows"])
 def project(request, tmp_path_factory):
     return published_pipeline(tmp_path_factory, "classification", request.param)
 

@@ -78,7 +78,7 @@ def test_conflict_of_a_merge_is_called_that(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["[" * 5000, "{a: " * 5000, "".join(f"{' ' * depth}a:\n" for depth in range(1000))]
+    "content", ["[" * 2000, "{a: " * 2000, "".join(f"{' ' * depth}a:\n" for depth in range(1000))]
 )
 def test_yaml_that_is_nested_too_deep_is_refused(tmp_path, content):
     (tmp_path / "params.yaml").write_text(content)

@@ -254,7 +254,9 @@ def test_upload_that_fails_is_an_error(project, tmp_path):
 
 
 @pytest.mark.promise("damaged-copy")
-@pytest.mark.parametrize("listed", [1, 1000], ids=["listed", "asked"])
+@pytest.mark.parametrize(
+    "listed", [pytest.param(1, id="listed"), pytest.param(1000, id="asked", marks=pytest.mark.slow)]
+)
 def test_object_store_is_asked_for_sizes_and_repaired(project, bucket, tmp_path, monkeypatch, listed):
     monkeypatch.setattr(remote, "LISTED", listed)
     add_remote(project, f"{bucket.url}/folder", name="store", local=True)

@@ -104,6 +104,7 @@ def test_tuneline_run_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(c
     assert warning.startswith("DVC has set data/source/tickets.dvc back")
 
 
+@pytest.mark.slow
 def test_make_run_refuses_data_before_a_pull(clone):
     command = [sys.executable, "-m", "tuneline.repository.source_versions"]
     assert sh(*command, cwd=clone).stderr == ""

@@ -206,9 +206,9 @@ def test_page_before_the_first_run_says_so(tmp_path, monkeypatch):
     "broken",
     [
         "metrics/evaluate.json",
-        "plots/training/loss.tsv",
+        pytest.param("plots/training/loss.tsv", marks=pytest.mark.slow),
         "reports/predictions.parquet",
-        "reports/checks/checks.json",
+        pytest.param("reports/checks/checks.json", marks=pytest.mark.slow),
     ],
 )
 def test_invalid_file_counts_as_missing(project, broken):

@@ -34,7 +34,16 @@ def write_checkpoint(family: str, folder: Path) -> None:
     tiny_model(model_type, 2, tokenizer.get_vocab_size(), ("no", "yes")).save_pretrained(written)
 
 
-@pytest.mark.parametrize("family", ["BERT, cased", "DeBERTa v3", "RoBERTa", "ALBERT, cased"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "RoBERTa",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("BERT, cased", "DeBERTa v3", "ALBERT, cased")
+        ),
+    ],
+)
 def test_every_stage_reads_the_tokens_of_the_checkpoint(family, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source = tmp_path / "models/source/mine"

@@ -106,7 +106,10 @@ def test_fsdp_on_the_cpu_shards_the_parameters(sharded):
     assert "2 processes (FSDP)" in launcher.output(sharded)
 
 
-@pytest.mark.parametrize(("launch", "env"), [("multi-gpu", {}), ("fsdp", FSDP)])
+@pytest.mark.parametrize(
+    ("launch", "env"),
+    [("multi-gpu", {}), pytest.param("fsdp", FSDP, marks=pytest.mark.slow)],
+)
 def test_resume_after_sigkill_of_two_processes_gives_identical_outs(tmp_path, data, launch, env, request):
     reference = request.getfixturevalue("two" if launch == "multi-gpu" else "sharded")
     project = prepared(tmp_path, data, launch)

@@ -32,7 +32,9 @@ def losses(result):
     return [row.loss for row in result.state.progress.logged]
 
 
-@pytest.mark.parametrize("limits", [{"micro_batch_size": 4}, {"micro_batch_tokens": 60}])
+@pytest.mark.parametrize(
+    "limits", [{"micro_batch_size": 4}, pytest.param({"micro_batch_tokens": 60}, marks=pytest.mark.slow)]
+)
 def test_losses_do_not_depend_on_how_the_windows_are_divided(documents, trained, limits):
     whole = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=8))
     other = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, **{"micro_batch_size": 8, **limits}))
@@ -73,7 +75,13 @@ def test_document_with_more_windows_than_the_micro_batch_size_is_one_forward_pas
     assert losses(small) == pytest.approx(losses(large), abs=1e-5)
 
 
-@pytest.mark.parametrize("lora", [None, {"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": None}])
+@pytest.mark.parametrize(
+    "lora",
+    [
+        None,
+        pytest.param({"rank": 4, "alpha": 8, "dropout": 0.0, "target_modules": None}, marks=pytest.mark.slow),
+    ],
+)
 def test_logits_of_validation_are_those_of_the_documents(documents, trained, lora):
     result = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, lora=lora))
     split = result.state.validation_loader.split
@@ -94,6 +102,7 @@ def prepared(folder, data, launch="cpu", **train):
     return folder
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_loss_curve_and_predictions_of_one(tmp_path_factory, data):
     one = prepared(tmp_path_factory.mktemp("one"), data)
     two = prepared(tmp_path_factory.mktemp("two"), data, "multi-gpu")
@@ -108,6 +117,7 @@ def test_two_processes_have_the_loss_curve_and_predictions_of_one(tmp_path_facto
     np.testing.assert_allclose(*(np.stack(rows["logits"].to_numpy()) for rows in (ours, expected)), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_resume_after_sigkill_gives_identical_outs(tmp_path_factory, data):
     whole = prepared(tmp_path_factory.mktemp("whole"), data)
     killed = prepared(tmp_path_factory.mktemp("killed"), data)

@@ -174,7 +174,7 @@ def test_partial_copies_in_the_cache_of_dvc_are_named(checkout):
     assert "1 partial copies in DVC's cache take 2.0 kB" in result.message
 
 
-@pytest.mark.parametrize("content", ["", "schema: '2.0'\nstag"])
+@pytest.mark.parametrize("content", [pytest.param("", marks=pytest.mark.slow), "schema: '2.0'\nstag"])
 def test_damaged_dvc_lock_is_an_error_that_says_how_to_get_it_back(checkout, content):
     subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=checkout, check=True)
     (checkout / "dvc.lock").write_text(content)
@@ -273,7 +273,7 @@ def test_lock_of_a_killed_dvc_whose_number_another_process_has_is_an_error(pipel
     assert "locked" not in checks.check_pipeline(pipeline).message
 
 
-@pytest.mark.parametrize("content", [b"", b'{"write": {"/project/b.t'])
+@pytest.mark.parametrize("content", [b"", pytest.param(b'{"write": {"/project/b.t', marks=pytest.mark.slow)])
 def test_damaged_rwlock_is_an_error_with_the_command_that_repairs_it(pipeline, content):
     (pipeline / ".dvc/tmp/rwlock").write_bytes(content)
     result = checks.check_pipeline(pipeline)

@@ -15,14 +15,20 @@ from tuneline.repository.worktrees import run_git
 runner = CliRunner(env={"COLUMNS": "200"})
 
 
-@pytest.fixture
-def repository(tmp_path, monkeypatch) -> ExperimentRepository:
-    monkeypatch.chdir(tmp_path)
-    made = ExperimentRepository(tmp_path)
+@pytest.fixture(scope="module")
+def three(tmp_path_factory) -> ExperimentRepository:
+    """A repository with three experiments. Copy it."""
+    made = ExperimentRepository(tmp_path_factory.mktemp("three"))
     made.save("base", 0.70)
     made.save("long", 0.90, train__epochs=9)
     made.save("seeded", 0.895, seed=7, train__epochs=9)
     return made
+
+
+@pytest.fixture
+def repository(three, tmp_path, monkeypatch) -> ExperimentRepository:
+    monkeypatch.chdir(tmp_path)
+    return three.copied_to(tmp_path)
 
 
 def lines(*options: str) -> list[dict[str, str]]:

@@ -23,6 +23,7 @@ def init(*words, **options):
     return runner.invoke(app, ["init", *map(str, words)], **options)
 
 
+@pytest.mark.slow  # a trial of a training; test_recipe.py and test_trial.py have its parts
 def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpoint):
     done = init(tickets, "--checkpoint", checkpoint, "--force")
     assert done.exit_code == 0, done.output

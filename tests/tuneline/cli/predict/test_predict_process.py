@@ -110,7 +110,13 @@ def send_until_ended(running, number):
             running.wait(10)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGTERM, signal.SIGHUP)),
+    ],
+)
 @pytest.mark.promise("interrupted-predict")
 def test_interrupted_run_leaves_no_file(classification, tmp_path, number):
     words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
@@ -153,6 +159,7 @@ def peak_memory(rows, classification, tmp_path):
     return float(done.stdout)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(classification, tmp_path):
     few, many = peak_memory(6_000, classification, tmp_path), peak_memory(60_000, classification, tmp_path)
     assert many < few + 10

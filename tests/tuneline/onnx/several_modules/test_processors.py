@@ -14,6 +14,7 @@ from stages.export.__main__ import embed
 from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import to_dynamic_int8, to_static_int8
 from tests.conftest import ROOT
+from tests.exported_graph import exported_graph
 from tests.records import export_record
 from tests.small_pipeline import tiny_model, write_pipeline
 from tuneline.core.hashes import file_hash
@@ -63,7 +64,7 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("processors")
     write_pipeline(folder)
     split = TokenizedSplit.read(SplitReader.open(folder / "data/tokenized", "test", "tokenize"))
-    fp32 = to_onnx(tiny_model("bert", 3), ["input_ids", "attention_mask", "token_type_ids"], opset=20)
+    fp32 = exported_graph(tmp_path_factory, "bert")
     save_model(fp32, folder / "fp32.onnx")
     for name in MODELS:
         method, bits = name.split("-")
@@ -134,7 +135,6 @@ def test_exact_products_are_used_only_if_products_saturate(project, model):
 
 
 @pytest.mark.slow  # `tuneline predict`, emulated
-@pytest.mark.slow
 @needs_qemu
 def test_predict_warns_of_8_bit_weights_if_products_saturate(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)

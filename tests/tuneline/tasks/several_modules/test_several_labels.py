@@ -23,6 +23,8 @@ from tuneline.tasks import Multilabel
 from tuneline.tasks.columns import array_of
 from tuneline.tasks.schemas import read_task
 
+pytestmark = pytest.mark.slow  # all stages in one process; the tests of each package have several labels
+
 STAGES = (
     "base",
     "download",
