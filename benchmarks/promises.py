@@ -6,6 +6,9 @@ against the promise. Rows with the same value in ``--group`` stay together, and 
 
     python -m benchmarks.promises ROWS.jsonl --label queue --promising 1000 --choosing 500
 
+``--tfidf TRAIN.jsonl`` adds the same table for TF-IDF of words and characters with logistic regression,
+fitted to these rows: what localdesk 0.3.1 does, without a neural network.
+
 It prints for each risk in how many of the resplits a promise was made, the mean share of the new rows that
 are answered, the mean share of wrong answers among these, and in how many of all resplits that share is above
 the promised one. The new rows are a sample, too: with few of them, a share that is exactly as promised is
@@ -16,6 +19,7 @@ is what the promise is about.
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +30,12 @@ from tuneline.decisions.answers import answers_of
 from tuneline.decisions.evidence import Evidence, JudgedAnswers
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.promises import CERTAINTY
-from tuneline.promises.abstention import NoPromiseError, promised_abstention
+from tuneline.promises.abstention import NoPromiseError, observed_risks, promised_abstention
 from tuneline.runtime.terminal import progress
 
 RISKS = (0.01, 0.02, 0.05, 0.1)
+OBSERVED_RISK = 0.03
+"""Share of wrong answers at which it is printed how many rows are answered."""
 
 
 def judged_rows(
@@ -44,9 +50,31 @@ def judged_rows(
             scores.append(model.predict(texts, batch_size=32))
             step.advance(len(part))
     answers = answers_of(model.task, np.concatenate(scores), model.costs)
-    number = {name: position for position, name in enumerate(model.task.class_names)}
-    labels = np.array([number.get(str(row[label]), -1) for row in rows])
-    return JudgedAnswers(answers.labels.astype(np.int32), answers.confidence, answers.labels == labels)
+    names = np.array(model.task.class_names)
+    labels = np.array([str(row[label]) for row in rows])
+    right = names[answers.labels] == labels
+    return JudgedAnswers(answers.labels.astype(np.int32), answers.confidence, right)
+
+
+def judged_by_tfidf(
+    train: list[dict[str, Any]], rows: list[dict[str, Any]], columns: Sequence[str], label: str
+) -> JudgedAnswers:
+    """Return the answers of logistic regression on TF-IDF, with the settings of localdesk 0.3.1."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline, make_union
+
+    features = make_union(
+        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=40_000),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, max_features=40_000),
+    )
+    model = make_pipeline(features, LogisticRegression(C=4.0, class_weight="balanced", max_iter=2000))
+    texts = [[" ".join(str(row[name]) for name in columns) for row in part] for part in (train, rows)]
+    model.fit(texts[0], [str(row[label]) for row in train])
+    probabilities = model.predict_proba(texts[1])
+    answers = probabilities.argmax(axis=1)
+    right = model.classes_[answers] == np.array([str(row[label]) for row in rows])
+    return JudgedAnswers(answers.astype(np.int32), probabilities.max(axis=1), right)
 
 
 def one_of_each(groups: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
@@ -81,6 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", type=Path, help="JSON Lines with the text columns of the model and the label")
     parser.add_argument("--label", required=True)
+    parser.add_argument("--tfidf", type=Path, metavar="TRAIN", help="rows to fit TF-IDF to, beside the model")
     parser.add_argument("--group", help="column whose equal values are not independent")
     parser.add_argument("--model", type=Path, default=Path("models/onnx"))
     parser.add_argument("--precision")
@@ -90,32 +119,52 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
 
-    rows = [json.loads(line) for line in given.rows.read_text(encoding="utf-8").splitlines()]
-    judged = judged_rows(TextClassifier.load(given.model, given.precision), rows, given.label)
+    rows = read_rows(given.rows)
     groups = np.arange(len(rows))
     if given.group:
         _, groups = np.unique([str(row[given.group]) for row in rows], return_inverse=True)
-
-    independent = len(np.unique(groups))
-    print(
-        f"{len(rows):,} rows, {independent:,} independent; {judged.right.mean():.2%} of all answers are right"
-    )
+    print(f"{len(rows):,} rows, {len(np.unique(groups)):,} independent")
     print(f"{given.promising:,} rows promise, {given.choosing:,} choose, certainty {CERTAINTY:.0%}")
+
+    model = TextClassifier.load(given.model, given.precision)
+    print_promises("the published model", judged_rows(model, rows, given.label), groups, given)
+    if given.tfidf:
+        judged = judged_by_tfidf(read_rows(given.tfidf), rows, model.text_columns, given.label)
+        print_promises("TF-IDF", judged, groups, given)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file of JSON Lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def print_promises(
+    name: str, judged: JudgedAnswers, groups: NDArray[np.int64], given: argparse.Namespace
+) -> None:
+    """Print what the answers of a model are worth, and a line for each risk."""
+    coverage, risk = observed_risks(judged)
+    most = coverage[risk <= OBSERVED_RISK].max(initial=0.0)
+    print(
+        f"{name}: {judged.right.mean():.2%} of all answers are right; the surest {most:.1%} are"
+        f" {1 - OBSERVED_RISK:.0%} right"
+    )
     print(f"{'risk':>6} {'promised':>9} {'answered':>9} {'wrong':>8} {'on new rows':>12} {'in truth':>9}")
     size = given.promising + given.choosing
-    for risk in RISKS:
+    for promised_risk in RISKS:
         random = np.random.default_rng(given.seed)
         new_rows = []
         in_truth = []
         for _ in range(given.resplits):
             order = one_of_each(groups, random)
             drawn = order[random.integers(0, len(order), size)]
-            new_rows += outcome(judged.take(order[:size]), judged.take(order[size:]), given.promising, risk)
-            in_truth += outcome(judged.take(drawn), judged.take(order), given.promising, risk)
+            new_rows += outcome(
+                judged.take(order[:size]), judged.take(order[size:]), given.promising, promised_risk
+            )
+            in_truth += outcome(judged.take(drawn), judged.take(order), given.promising, promised_risk)
         answered, wrong = np.mean(new_rows, axis=0) if new_rows else (0.0, float("nan"))
-        broken = [sum(share > risk for _, share in outcomes) for outcomes in (new_rows, in_truth)]
+        broken = [sum(share > promised_risk for _, share in outcomes) for outcomes in (new_rows, in_truth)]
         print(
-            f"{risk:>6.2f} {len(new_rows) / given.resplits:>9.1%} {answered:>9.1%} {wrong:>8.2%}"
+            f"{promised_risk:>6.2f} {len(new_rows) / given.resplits:>9.1%} {answered:>9.1%} {wrong:>8.2%}"
             f" {broken[0] / given.resplits:>12.1%} {broken[1] / given.resplits:>9.1%}"
         )
 
