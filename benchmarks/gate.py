@@ -1,33 +1,25 @@
 """How often the promotion gate is wrong in a year, and how often it finds a better model: with real models.
 
-Start: ``python -m benchmarks.gate``. Models are trained on tickets of the sample, and predict 16,000 others:
-
-- ``linear``: TF-IDF with logistic regression, each on another 90 % of the training rows; seconds each.
-- ``--networks FOLDER``: the network of the sample pipeline, one for each seed, by the stages of a clone;
-  a minute each. Predictions that are in the folder already are not made again.
-
-A year has a split of 1,000 rows, drawn from the 16,000, one model in production, and 365 candidates that are
-no better on all 16,000 rows. ``Power`` is a year's first 30 nights with candidates of a training that is two
-points better on average. Of the few networks, a candidate takes the answer to each row from one of them, by
-chance: so there are as many as a year has nights, and each is as accurate as the networks are on average.
+Start: ``python -m benchmarks.gate``. Linear models (TF-IDF with logistic regression) are trained on tickets of
+the sample, each on another 90 % of the training rows, and predict 16,000 other tickets. A year has a split of
+1,000 rows, drawn from the 16,000, one model in production, and 365 candidates that are no better on all
+16,000 rows. Power is about 30 nights whose candidates are of a training that is two points better on average:
+the models in production have seen fewer rows.
 """
 
 import argparse
-import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.stats import binom
 from tqdm import tqdm
 
 from stages.download.sample import Ticket, split_rows, write_tickets
+from tuneline.gating.discordant_rows import Votes, log_e_value
+from tuneline.gating.error_budget import CHALLENGERS, NEW_ROWS_PART
 
 TICKETS = 160_000
 ROWS = 1_000
@@ -35,10 +27,8 @@ NIGHTS = 365
 SOON = 30
 ERROR_RATE = 0.05
 TRAIN_ROWS = 8_000
-WEAK_ROWS = 4_100
+WEAK_ROWS = 4_700
 """Training rows of the linear models that are two points worse."""
-WEAK_STEPS, STRONG_STEPS = 690, 1_250
-"""Training steps of the networks."""
 Right = NDArray[np.bool_]
 """Which rows are predicted correctly, shape ``(models, rows)``."""
 Rule = Callable[[int, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
@@ -73,64 +63,6 @@ def _text(ticket: Ticket) -> str:
     return f"{ticket.subject} . {ticket.body}"
 
 
-def networks(folder: Path, steps: int, seeds: int) -> Right:
-    """Train networks by the stages of a clone, unless their predictions are in the folder."""
-    clone = folder / "clone"
-    if not clone.exists():
-        _prepare(clone)
-    right = []
-    for seed in tqdm(range(1, seeds + 1), f"networks of {steps} steps"):
-        path = folder / f"{steps}-{seed}.npz"
-        if not path.exists():
-            _train(clone, steps, seed)
-            _predict(clone, path)
-        predictions = np.load(path)
-        right.append(predictions["predicted"] == predictions["labels"])
-    return np.array(right)
-
-
-def _prepare(clone: Path) -> None:
-    """Make the data once: 8,000 rows to train on, and many to compare on."""
-    subprocess.run(["git", "clone", "--quiet", ".", clone], check=True)
-    params = (clone / "params.yaml").read_text()
-    params = params.replace("train: train,", "train: 'train[:8000]',")
-    params = params.replace("validation: validation,", "validation: 'validation[:1000]',")
-    params = params.replace("sample: {rows: 10000,", f"sample: {{rows: {TICKETS},")
-    (clone / "params.yaml").write_text(params)
-    for stage in ("base", "download", "tokenize", "validate"):
-        subprocess.run([sys.executable, "-m", f"stages.{stage}"], cwd=clone, check=True)
-
-
-def _train(clone: Path, steps: int, seed: int) -> None:
-    params = (clone / "params.yaml").read_text()
-    params = re.sub(r"\n  seed: \S+", f"\n  seed: {seed}", params)
-    params = re.sub(r"\n  epochs: \S+", "\n  epochs: null", params)
-    params = re.sub(r"\n  max_steps: \S+", f"\n  max_steps: {steps}", params)
-    (clone / "params.yaml").write_text(params)
-    subprocess.run([sys.executable, "-m", "stages.train"], cwd=clone, check=True, capture_output=True)
-
-
-def _predict(clone: Path, path: Path) -> None:
-    """Predict the held-out rows, the shortest first."""
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
-    model = AutoModelForSequenceClassification.from_pretrained(clone / "models/classifier").eval()
-    table = pq.read_table(clone / "data/tokenized/test.parquet")
-    columns = {name: table[name].to_pylist() for name in ("input_ids", "token_type_ids", "attention_mask")}
-    lengths = np.array([len(ids) for ids in columns["input_ids"]])
-    order = np.argsort(lengths)
-    predicted = np.zeros(len(order), np.int64)
-    for rows in np.array_split(order, len(order) // 128):
-        batch = {}
-        for name, values in columns.items():
-            parts = [torch.tensor(values[row]) for row in rows]
-            batch[name] = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
-        with torch.no_grad():
-            predicted[rows] = model(**batch).logits.argmax(1).numpy()
-    np.savez(path, predicted=predicted, labels=table["labels"].to_numpy())
-
-
 def p_values(wins: NDArray[np.int64], losses: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the exact one-sided p-values."""
     tails: NDArray[np.float64] = binom.sf(wins - 1, wins + losses, 0.5)
@@ -158,82 +90,102 @@ RULES: dict[str, Rule] = {
     "today: McNemar, 5 %, two-sided": at_level(0.025),
     "the Ladder without a parameter": ladder,
     "spent early: 6 / (pi t)^2 of 5 %": spending,
-    "equal parts: 5 % / 365": at_level(ERROR_RATE / NIGHTS),
+    "equal parts: 4 % / 365": at_level((1 - NEW_ROWS_PART) * ERROR_RATE / NIGHTS),
 }
 
 
 def night_votes(
-    draw: np.random.Generator, production: Right, candidates: Right, nights: int, *, mixed: bool
+    draw: np.random.Generator, production: Right, candidates: Right, nights: int, size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return wins and losses of each night's candidate on the rows of one split.
 
-    ``production`` has the shape ``(rows,)``. With ``mixed``, a candidate takes each row from another model.
+    ``production`` has the shape ``(rows,)``. With fewer models than nights, some are candidates again.
     """
-    rows = draw.integers(candidates.shape[1], size=ROWS)
-    if mixed:
-        chosen = draw.integers(len(candidates), size=(nights, ROWS))
-        right = candidates[chosen, rows]
-    else:
-        right = candidates[draw.choice(len(candidates), nights, replace=nights > len(candidates))][:, rows]
+    rows = draw.integers(candidates.shape[1], size=size)
+    chosen = draw.choice(len(candidates), nights, replace=nights > len(candidates))
+    right = candidates[chosen][:, rows]
     other = production[rows]
     return (right & ~other).sum(axis=1), (~right & other).sum(axis=1)
 
 
-def show(name: str, weak: Right, strong: Right, years: int, *, mixed: bool) -> None:
+def show(weak: Right, strong: Right, years: int) -> None:
     """Print what the rules do with models of two trainings."""
     gap = strong.mean() - weak.mean()
     discordant = np.mean([weak[index] != strong[index] for index in range(min(len(weak), len(strong)))])
-    print(f"\n{name}: accuracy {weak.mean():.4f} and {strong.mean():.4f}, {100 * gap:.2f} points apart")
-    same = np.mean(strong[0] != strong[1:])
-    print(f"discordant rows: {same:.1%} of one training, {discordant:.1%} of both")
+    print(
+        f"\n{name}: {len(weak)} and {len(strong)} models, accuracy {weak.mean():.4f} and {strong.mean():.4f},"
+    )
+    print(f"{100 * gap:.2f} points apart")
+    print(f"discordant: {np.mean(strong[0] != strong[1:]):.1%} of one training, {discordant:.1%} of both")
+    show_errors(strong, years)
+    show_power(weak, strong, years)
+    show_new_rows(weak, strong, years)
 
+
+def show_errors(models: Right, years: int) -> None:
+    """Print how many years promote a model that is no better."""
     draw = np.random.default_rng(0)
     wrong = dict.fromkeys(RULES, 0)
-    found = dict.fromkeys(RULES, 0)
-    pool = strong if len(strong) > len(weak) else weak
-    accuracies = pool.mean(axis=1)
-    eligible = np.argsort(accuracies)[len(pool) // 4 :]
+    accuracies = models.mean(axis=1)
+    eligible = np.argsort(accuracies)[len(models) // 4 :]  # so that several are no better
     for _ in tqdm(range(years), "years"):
         production = draw.choice(eligible)
-        is_other = np.arange(len(pool)) != production
-        no_better = np.flatnonzero((accuracies <= accuracies[production]) & is_other)
-        votes = night_votes(draw, pool[production], pool[no_better], NIGHTS, mixed=mixed)
+        no_better = np.flatnonzero(accuracies <= accuracies[production])
+        no_better = no_better[no_better != production]
+        votes = night_votes(draw, models[production], models[no_better], NIGHTS, ROWS)
         for rule, promotes in RULES.items():
             wrong[rule] += bool(promotes(NIGHTS, *votes).any())
-
-        votes = night_votes(draw, weak[draw.integers(len(weak))], strong, SOON, mixed=mixed)
-        for rule, promotes in RULES.items():
-            found[rule] += bool(promotes(SOON, *votes).any())
-    for rule in RULES:
-        print(f"{rule:36} wrong in {wrong[rule] / years:6.1%} of the years, power {found[rule] / years:6.1%}")
-    show_power(draw, weak, strong, years, mixed=mixed)
+    for rule, number in wrong.items():
+        print(f"  {rule:36} promotes a model that is no better in {number / years:6.1%} of the years")
 
 
-def show_power(draw: np.random.Generator, weak: Right, strong: Right, years: int, *, mixed: bool) -> None:
-    """Print what it takes to find the better training in 30 nights in four of five years."""
-    global ROWS  # noqa: PLW0603 - a benchmark
-    before = ROWS
-    for ROWS in (1_000, 1_500, 2_000, 3_000):
-        found = 0
+def show_power(weak: Right, strong: Right, years: int) -> None:
+    """Print how often the better training is found within 30 nights, by the rows of the split."""
+    for size in (1_000, 1_500, 2_000, 3_000):
+        draw = np.random.default_rng(1)
+        found = dict.fromkeys(RULES, 0)
         for _ in range(years):
-            votes = night_votes(draw, weak[draw.integers(len(weak))], strong, SOON, mixed=mixed)
-            found += bool(RULES["equal parts: 5 % / 365"](SOON, *votes).any())
-        print(f"equal parts, {ROWS:5} rows: power {found / years:6.1%}")
-    ROWS = before
+            production = weak[draw.integers(len(weak))]
+            votes = night_votes(draw, production, strong, SOON, size)
+            for rule, promotes in RULES.items():
+                found[rule] += bool(promotes(SOON, *votes).any())
+        powers = ", ".join(f"{rule.split(':')[0]} {number / years:.1%}" for rule, number in found.items())
+        print(f"  power within {SOON} nights on {size:,} rows: {powers}")
+
+
+def show_new_rows(weak: Right, strong: Right, years: int) -> None:
+    """Print how many newly labelled rows show that one candidate is better, read after every 100 rows."""
+    bound = -np.log(NEW_ROWS_PART * ERROR_RATE / CHALLENGERS)
+    draw = np.random.default_rng(2)
+    needed = []
+    wrong = 0
+    for _ in range(years):
+        production = weak[draw.integers(len(weak))]
+        needed.append(_rows_until(draw, strong[draw.integers(len(strong))], production, bound))
+        # the other way round: production is the better one
+        wrong += _rows_until(draw, production, strong[draw.integers(len(strong))], bound) < np.inf
+    quantiles = ", ".join(f"{number:,.0f}" for number in np.quantile(needed, (0.5, 0.8), method="higher"))
+    print(
+        f"  newly labelled rows until the e-value is {np.exp(bound):,.0f}: {quantiles} (in 50, 80 % of draws)"
+    )
+    print(f"  a candidate of the worse training reaches it in {wrong / years:.1%} of draws")
+
+
+def _rows_until(draw: np.random.Generator, candidate: Right, production: Right, bound: float) -> float:
+    rows = draw.integers(len(candidate), size=10_000)
+    for size in range(100, len(rows) + 1, 100):
+        votes = Votes.of(candidate[rows[:size]], production[rows[:size]])
+        if log_e_value(votes) >= bound:
+            return size
+    return np.inf
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--networks", type=Path, help="folder of the clone and of the predictions")
-    parser.add_argument("--seeds", type=int, default=10, help="networks of each training")
     parser.add_argument("--years", type=int, default=1000)
     options = parser.parse_args(arguments)
-    show("linear", linear_models(WEAK_ROWS, 60), linear_models(TRAIN_ROWS, 150), options.years, mixed=False)
-    if options.networks:
-        weak = networks(options.networks, WEAK_STEPS, options.seeds)
-        strong = networks(options.networks, STRONG_STEPS, options.seeds)
-        show("networks", weak, strong, options.years, mixed=True)
+    show(linear_models(WEAK_ROWS, 40), linear_models(TRAIN_ROWS, 120), options.years)
 
 
 if __name__ == "__main__":

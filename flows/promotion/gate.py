@@ -173,7 +173,7 @@ def decide_promotion(
         baseline = _majority_baseline(predictions)
         budget = None
     elif budget is None:
-        budget = new_budget(policy)
+        budget = ErrorBudget.of_split((), "", time.time(), policy)
     confidence = policy.confidence
     resamples = policy.resamples
     interval_decides = not has_test or policy.min_gain < 0
@@ -299,11 +299,6 @@ def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
     )
     required = f"{budget.night:.2g} left for this candidate"
     return PromotionCriterion("error budget", value, required, met=budget.level > 0)
-
-
-def new_budget(policy: PromotionPolicy) -> ErrorBudget:
-    """Return the budget of a split on which no candidate was judged yet."""
-    return ErrorBudget(policy.error_rate, policy.error_rate / policy.candidates_per_year)
 
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
@@ -499,13 +494,8 @@ def candidate_hash(root: Path, artifact: str) -> str:
 
 def _budget(root: Path, registry: Registry, policy: PromotionPolicy, production: Version) -> ErrorBudget:
     """Return the error budget of the candidate in a checkout, by the history of the gate."""
-    budget = ErrorBudget.of(
-        registry.gate_log.entries(),
-        reported_rows_hash(root, reported_split(root)),
-        time.time(),
-        error_rate=policy.error_rate,
-        candidates=policy.candidates_per_year,
-    )
+    rows_hash = reported_rows_hash(root, reported_split(root))
+    budget = ErrorBudget.of_split(registry.gate_log.entries(), rows_hash, time.time(), policy)
     return budget.of_pair(candidate_hash(root, registry.artifact), production.name)
 
 

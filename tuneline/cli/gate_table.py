@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.gating.discordant_rows import fewest_discordant, votes_needed
-from tuneline.gating.error_budget import ErrorBudget, GateEntry
+from tuneline.gating.error_budget import NEW_ROWS, ErrorBudget, GateEntry
 from tuneline.gating.gate_history import read_gate_history
 from tuneline.settings import PromotionPolicy, load_settings
 
@@ -42,9 +42,12 @@ def gate_table(history: Sequence[GateEntry], policy: PromotionPolicy) -> Table:
     for rows_hash in hashes[:SHOWN]:
         budget = _budget(history, rows_hash, policy)
         of_split = [entry for entry in history if entry.rows_hash == rows_hash]
+        name = NEW_ROWS
+        if rows_hash != NEW_ROWS:
+            name = f"{of_split[-1].split} {rows_hash[:12]}"
         promoted = sum(entry.outcome == "promoted" for entry in of_split)
         table.add_row(
-            f"{of_split[-1].split} {rows_hash[:12]}",
+            name,
             str(len(of_split)),
             str(promoted),
             f"{budget.level:.2g}",
@@ -55,24 +58,21 @@ def gate_table(history: Sequence[GateEntry], policy: PromotionPolicy) -> Table:
 
 
 def _budget(history: Sequence[GateEntry], rows_hash: str, policy: PromotionPolicy) -> ErrorBudget:
-    return ErrorBudget.of(
-        history,
-        rows_hash,
-        time.time(),
-        error_rate=policy.error_rate,
-        candidates=policy.candidates_per_year,
-    )
+    if rows_hash == NEW_ROWS:
+        return ErrorBudget.of_new_rows(history, time.time(), policy)
+    return ErrorBudget.of_split(history, rows_hash, time.time(), policy)
 
 
 def tonight(history: Sequence[GateEntry], policy: PromotionPolicy) -> str:
     """Say what a candidate needs on the split of the last decision, in rows and points."""
-    if not history:
-        level = policy.error_rate / policy.candidates_per_year
+    of_splits = [entry for entry in history if entry.rows_hash != NEW_ROWS]
+    if not of_splits:
+        level = _budget((), "", policy).level
         return (
             f"Where accuracy decides, a candidate is tested at {level:.2g}: at least"
             f" {fewest_discordant(level)} rows that only one model predicts correctly."
         )
-    last = history[-1]
+    last = of_splits[-1]
     budget = _budget(history, last.rows_hash, policy)
     if budget.level == 0:
         return (

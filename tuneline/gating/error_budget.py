@@ -1,7 +1,8 @@
 """The error budget of the promotion gate: how often it may promote a model that is no better, in a year.
 
 A test at 5 % is wrong once in twenty nights, and a year has 365 of them on the same rows. So a year has one
-budget, ``promotion.error_rate``, and each candidate may use up an equal part of it: its level. The
+budget, ``promotion.error_rate``, and each candidate may use up an equal part of it: its level. A fifth of
+the budget is for candidates that are compared on newly labelled rows (``flows/promotion/challenge.py``). The
 probability that any of a year's candidates is promoted without being better is at most the sum of their
 levels (the union bound), however much the nights depend on each other.
 
@@ -14,10 +15,19 @@ rate it finds fewer better ones than the exact test does (``benchmarks/gate.py``
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tuneline.core.records import Record
 
+if TYPE_CHECKING:
+    from tuneline.settings import PromotionPolicy
+
+NEW_ROWS_PART = 0.2
+"""Part of the year's error probability that is kept for newly labelled rows; the rest is for the split."""
+CHALLENGERS = 13
+"""Candidates of a year that can be compared on newly labelled rows: one every four weeks."""
+NEW_ROWS = "new rows"
+"""What the history has in place of the hash of a split, where newly labelled rows were read."""
 YEAR = 365 * 86400.0
 """Seconds after which a decision no longer counts."""
 FULL = 1e-9
@@ -102,6 +112,20 @@ class ErrorBudget:
             if candidate and is_same_pair and entry.level > 0:
                 repeated = entry.level
         return replace(self, candidate=candidate, repeated=repeated)
+
+    @classmethod
+    def of_split(
+        cls, history: Sequence[GateEntry], rows_hash: str, now: float, policy: "PromotionPolicy"
+    ) -> Self:
+        """Return the budget of a split under the settings of the gate."""
+        error_rate = (1 - NEW_ROWS_PART) * policy.error_rate
+        return cls.of(history, rows_hash, now, error_rate=error_rate, candidates=policy.candidates_per_year)
+
+    @classmethod
+    def of_new_rows(cls, history: Sequence[GateEntry], now: float, policy: "PromotionPolicy") -> Self:
+        """Return the budget of newly labelled rows under the settings of the gate."""
+        error_rate = NEW_ROWS_PART * policy.error_rate
+        return cls.of(history, NEW_ROWS, now, error_rate=error_rate, candidates=CHALLENGERS)
 
     @property
     def number(self) -> int:
