@@ -1,8 +1,8 @@
 """How often the promotion gate is wrong in a year, and how often it finds a better model: with real models.
 
-Start: ``python -m benchmarks.gate``. Linear models (TF-IDF with logistic regression) are trained on tickets of
-the sample, each on another 90 % of the training rows, and predict 16,000 other tickets. A year has a split of
-1,000 rows, drawn from the 16,000, one model in production, and 365 candidates that are no better on all
+Start: ``python -m benchmarks.gate``. Linear models (TF-IDF with logistic regression) are trained on tickets
+of the sample, each on another 90 % of the training rows, and predict 16,000 other tickets. A year has a split
+of 1,000 rows, drawn from the 16,000, one model in production, and 365 candidates that are no better on all
 16,000 rows. Power is about 30 nights whose candidates are of a training that is two points better on average:
 the models in production have seen fewer rows.
 """
@@ -112,9 +112,7 @@ def show(weak: Right, strong: Right, years: int) -> None:
     """Print what the rules do with models of two trainings."""
     gap = strong.mean() - weak.mean()
     discordant = np.mean([weak[index] != strong[index] for index in range(min(len(weak), len(strong)))])
-    print(
-        f"\n{name}: {len(weak)} and {len(strong)} models, accuracy {weak.mean():.4f} and {strong.mean():.4f},"
-    )
+    print(f"{len(weak)} and {len(strong)} models, accuracy {weak.mean():.4f} and {strong.mean():.4f},")
     print(f"{100 * gap:.2f} points apart")
     print(f"discordant: {np.mean(strong[0] != strong[1:]):.1%} of one training, {discordant:.1%} of both")
     show_errors(strong, years)
