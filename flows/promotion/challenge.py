@@ -11,6 +11,7 @@ those that suit a model.
 """
 
 import math
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -183,15 +184,15 @@ def read_labelled_texts(file: Path, texts: Sequence[str], label: str) -> pa.Tabl
 
 def _known_texts(pipeline: Pipeline, registry: Registry, version: Version, texts: Sequence[str]) -> Keys:
     """Return the keys of the texts of all raw splits that a model was made with."""
-    folder = registry.repository.state / "challenge" / version.commit
-    if not folder.exists():
+    keys = []
+    with tempfile.TemporaryDirectory(dir=registry.repository.state) as temporary:
+        folder = Path(temporary) / RAW.name
         message = f"Fetching the data of {version.name}"
         pipeline.get(registry.repository, RAW.as_posix(), version.commit, folder, message)
-    keys = []
-    for split in SPLITS:
-        for path in split_files(folder, split):
-            table = read_table(path, list(texts))
-            keys.append(same_text_keys([table[name].combine_chunks() for name in texts]))
+        for split in SPLITS:
+            for path in split_files(folder, split):
+                table = read_table(path, list(texts))
+                keys.append(same_text_keys([table[name].combine_chunks() for name in texts]))
     return np.concatenate(keys)
 
 

@@ -4,13 +4,14 @@ A test at 5 % is wrong once in twenty nights, and a year has 365 of them on the 
 budget, ``promotion.error_rate``, and each candidate may use up an equal part of it: its level. A fifth of
 the budget is for candidates that are compared on newly labelled rows (``flows/promotion/challenge.py``). The
 probability that any of a year's candidates is promoted without being better is at most the sum of their
-levels (the union bound), however much the nights depend on each other.
+levels (the union bound), however much the nights depend on each other. Production was chosen on the same
+rows, which makes it harder to beat there, not easier.
 
 The parts are equal, because a better model may come in any night, and because nothing is gained then by a
 split that changes a little every night: its budget is renewed, and the level stays what it was. The Ladder
 (Blum & Hardt, 2015, arXiv:1502.04585) bounds how far a leaderboard is off, which is another promise: its
-step of one standard error promotes models that are no better, and with a step that keeps the year's error
-rate it finds fewer better ones than the exact test does (``benchmarks/gate.py``).
+step of one standard error promotes models that are no better (``benchmarks/gate.py``), and with a step that
+keeps the year's error rate it is a normal approximation of the exact test.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class GateEntry(Record):
     split: str
     """Name of the reported split."""
     rows_hash: str
-    """SHA-256 of the files of the split."""
+    """SHA-256 of the files of the split; ``NEW_ROWS`` for newly labelled rows."""
     rows: int
     """Number of its rows."""
     independent: int
@@ -52,7 +53,7 @@ class GateEntry(Record):
     production: str
     """Name of the version that it was compared with."""
     number: int
-    """The how-manieth candidate on this split within a year it was."""
+    """Its number among the candidates on this split within a year, from 1."""
     level: float
     """Error probability that it was tested at, and that it has used up; 0 if an earlier entry has."""
     spent: float
@@ -129,7 +130,7 @@ class ErrorBudget:
 
     @property
     def number(self) -> int:
-        """The how-manieth candidate the next one is."""
+        """Number of the next candidate among those within a year, from 1."""
         return len(self.entries) + 1
 
     @property
