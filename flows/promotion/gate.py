@@ -519,6 +519,7 @@ def _entry(
     independent = rows
     if predictions.clusters is not None:
         independent = len(np.unique(predictions.clusters))
+    difference = decision.gain.value if math.isfinite(decision.gain.value) else None
     return GateEntry(
         time=time.time(),
         split=reported_split(root),
@@ -532,7 +533,7 @@ def _entry(
         spent=budget.spent + budget.cost,
         left=max(budget.left - budget.cost, 0.0),
         discordant=discordant,
-        difference=decision.gain.value,
+        difference=difference,
         outcome=decision.outcome,
     )
 

@@ -62,8 +62,8 @@ class GateEntry(Record):
     """What is left of the year's budget."""
     discordant: int | None
     """Votes of the rows that only one model predicts correctly; ``None`` unless accuracy decides."""
-    difference: float
-    """Metric of the candidate less that of production."""
+    difference: float | None
+    """Metric of the candidate less that of production; ``None`` if one of them is not defined."""
     outcome: str
     """``promoted``, ``rejected`` or ``withheld``."""
     commit: str = ""
