@@ -130,16 +130,34 @@ class PromotionPolicy(Section):
 
     ``null``: accuracy; macro_f1 for several labels, pearson for a regression.
     """
+    error_rate: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
+    """Largest probability of promoting, in a year on the same reported split, any model that is no better."""
+    candidates_per_year: Positive = 365
+    """Candidates that share ``error_rate``, each an equal part; of more in a year, none is promoted.
+
+    Weekly trainings: 52. Fewer candidates need less evidence each.
+    """
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """Level of the paired bootstrap interval, and of McNemar's test."""
+    """Level of the paired bootstrap interval that is shown, and of the tests of the first model."""
     resamples: Annotated[int, Field(ge=200)] = 5000
-    """Number of resamples of the bootstrap."""
+    """Number of resamples of the bootstrap; of metrics without an exact test more, for the level of a night.
+    """
     min_rows: Positive = 100
     """Smallest number of rows of the reported split; fewer decide nothing."""
     min_gain: float = 0.0
     """The whole interval of the difference must be above it.
 
     Negative: a model that is worse by less than this is promoted as well.
+    """
+    slices: dict[str, Rate] = {}
+    """Groups of rows that must not lose more than a margin: ``{"customer: acme": 0.02, "label": 0.05}``.
+
+    ``COLUMN: VALUE`` is one group, ``COLUMN`` every value of a column of the data; ``label`` is the class.
+    """
+    behaviour: dict[str, Rate] = {}
+    """Behaviour tests whose pass rate must not fall by more than a margin: ``{"negation": 0.0}``.
+
+    ``all``: every test that both models were tested with.
     """
     min_agreement: Rate = 0.999
     """Smallest fraction of rows for which ``model.onnx`` and the trained model predict the same."""

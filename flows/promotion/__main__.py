@@ -9,17 +9,20 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from prefect.client.orchestration import get_client
 from prefect.settings import get_current_settings
 
+from flows.promotion.challenge import challenge
 from flows.promotion.changes import remember_if_first, tell_of_changes
 from flows.promotion.production import fetch_model, fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.paths import REFERENCE_PROFILE
+from tuneline.params.loading import load_params
+from tuneline.paths import PARAMS, REFERENCE_PROFILE
 from tuneline.repository.dvc import NoRemoteError, require_remote
 from tuneline.repository.git import ArtifactError
 from tuneline.repository.registry import Version, names_of
@@ -32,8 +35,10 @@ from tuneline.settings import load_settings
 LOCK_WAIT = 60.0
 """Seconds to wait for a promotion that is in progress."""
 ERRORS = (
+    ArtifactError,
     BusyError,
     ConflictError,
+    DataError,
     GitError,
     NoRemoteError,
     ParamsError,
@@ -89,7 +94,14 @@ def parse_options() -> argparse.Namespace:
     release = commands.add_parser("release", help="end the hold")
     release.add_argument("--reason", default="Released by hand.", help="message of the tag")
 
-    for command in (back, hold, release):
+    compare = commands.add_parser(
+        "challenge", help="compare a rejected result with production on rows that were labelled since"
+    )
+    compare.add_argument("commit", help="commit or branch of the result")
+    compare.add_argument("rows", type=Path, help="file of all rows that were labelled since")
+    compare.add_argument("--label", help="column of the labels (default: data.label_column)")
+
+    for command in (back, hold, release, compare):
         push_help = "push the tag to origin, for other machines (default: training.push in conf/flows.yaml)"
         command.add_argument("--push", action=argparse.BooleanOptionalAction, help=push_help)
 
@@ -110,6 +122,8 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
             say(f"{name}, as before: nothing was changed.")
         else:
             say(f"{name}; before: {before.name} ({before.commit[:12]})")
+    elif options.command == "challenge":
+        challenge_production(registry, options, push=push)
     else:
         with changing(registry, push=push):
             if options.command == "hold":
@@ -124,6 +138,23 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
         say(f"{hold} End it: python -m flows.promotion release")
     else:
         say(f"{registry.artifact}: promotions are not on hold.")
+
+
+def challenge_production(registry: Registry, options: argparse.Namespace, *, push: bool) -> None:
+    """Compare a rejected result with production on newly labelled rows, and print what they say."""
+    root = registry.repository.root
+    policy = load_settings(root).promotion
+    label = options.label or load_params(root / PARAMS).data.label_column
+    pipeline = Pipeline(Programs(root, "challenge"), lambda line: say(line, error=True))
+    with changing(registry, push=push):
+        result = challenge(
+            pipeline, registry, policy, options.commit, options.rows.resolve(), label=label, push=push
+        )
+    say(f"{result}.")
+    if result.version is None:
+        say("It is not promoted. Ask again when more rows are labelled; that uses up nothing.")
+    else:
+        say(f"{registry.artifact} {result.version.name} is in {policy.stage}.")
 
 
 def tell(registry: Registry, stage: str) -> None:

@@ -1,7 +1,13 @@
-"""The promotion gate: a candidate and the model in production on the same rows, and the decision."""
+"""The promotion gate: a candidate and the model in production on the same rows, and the decision.
 
+Each decision uses up a part of the error budget of a year (``tuneline/gating/error_budget.py``).
+"""
+
+import hashlib
 import json
+import math
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,6 +19,7 @@ from prefect import get_run_logger, task
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.events import emit_event
 
+from flows.promotion.guards import Guard, PairedRows, check_behaviour, check_slices
 from flows.promotion.production import fetch_model
 from flows.promotion.registry import Registry
 from flows.runs.commits import read_metrics
@@ -21,6 +28,8 @@ from flows.runs.processes import ProgramError
 from tuneline.comparison.paired import McNemar, PairedComparison
 from tuneline.core.tables import SplitReader, read_table
 from tuneline.core.yaml_files import read_yaml
+from tuneline.gating.discordant_rows import Votes
+from tuneline.gating.error_budget import ErrorBudget, GateEntry
 from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.metrics.stats import Difference
@@ -36,6 +45,8 @@ from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task
 from tuneline.tasks.columns import encoded_predictions
 
+TAIL_RESAMPLES = 20
+"""Resamples of the bootstrap that are beyond the end of an interval which decides, on average."""
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
 
@@ -78,6 +89,7 @@ class PromotionDecision:
             difference.
         test: McNemar's test of the candidate and the baseline; ``None`` unless accuracy decides.
         production: The version that the candidate was compared with; ``None`` if none was in production.
+        entry: What the history of the registry keeps of it; ``None`` if none was in production.
     """
 
     criteria: tuple[PromotionCriterion, ...]
@@ -85,6 +97,7 @@ class PromotionDecision:
     gain: Difference
     test: McNemar | None
     production: Version | None = None
+    entry: GateEntry | None = None
 
     @property
     def promoted(self) -> bool:
@@ -136,11 +149,14 @@ def decide_promotion(
     policy: PromotionPolicy,
     production: Version | None = None,
     deciding: str | None = None,
+    *,
+    budget: ErrorBudget | None = None,
 ) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
     ``measured`` are the criteria of the candidate alone, from ``measure_criteria``. ``deciding`` is
-    ``train.metric`` of the project.
+    ``train.metric`` of the project. ``budget`` is what is left of the year's error probability; ``None``: no
+    candidate was judged on these rows yet. The first model uses up nothing: it is tested once.
 
     Raises:
         ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for
@@ -148,11 +164,22 @@ def decide_promotion(
     """
     task = predictions.task
     metric = promotion_metric(policy.metric, task, deciding)
+    # McNemar's test counts rows that are right, which a model with a better F1 may have fewer of.
+    has_test = task.one_class and metric == primary_metric(task.metric_kind).name
 
     # comparison
     baseline = predictions.production
     if baseline is None:
         baseline = _majority_baseline(predictions)
+        budget = None
+    elif budget is None:
+        budget = ErrorBudget.of_split((), "", time.time(), policy)
+    confidence = policy.confidence
+    resamples = policy.resamples
+    interval_decides = not has_test or policy.min_gain < 0
+    if budget is not None and budget.level > 0 and interval_decides:
+        confidence = 1 - 2 * budget.level
+        resamples = max(resamples, math.ceil(TAIL_RESAMPLES / budget.level))
     compared = PairedComparison.of(
         task,
         [METRIC_TABLE[metric]],
@@ -160,8 +187,8 @@ def decide_promotion(
         predictions.candidate,
         baseline,
         average=averaging(task, None),
-        resamples=policy.resamples,
-        level=policy.confidence,
+        resamples=resamples,
+        level=confidence,
         clusters=predictions.clusters,
     )
     gain = compared.differences[metric]
@@ -173,11 +200,12 @@ def decide_promotion(
             PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False)
         )
     criteria.append(_evidence(predictions, policy))
-    criteria.append(_gain(gain, metric, predictions, policy))
-    # McNemar's test counts rows that are right, which a model with a better F1 may have fewer of.
-    test = compared.test if metric == primary_metric(task.metric_kind).name else None
+    criteria.append(_gain(gain, metric, predictions, policy, confidence))
+    test = compared.test if has_test else None
     if test is not None:
-        criteria.append(_significance(test, policy))
+        criteria.append(_significance(test, policy, budget))
+    if budget is not None:
+        criteria.append(_budget_left(budget))
     criteria += measured
     return PromotionDecision(tuple(criteria), metric, gain, test, production)
 
@@ -221,33 +249,56 @@ def _evidence(predictions: PairedPredictions, policy: PromotionPolicy) -> Promot
 
 
 def _gain(
-    gain: Difference, metric: str, predictions: PairedPredictions, policy: PromotionPolicy
+    gain: Difference,
+    metric: str,
+    predictions: PairedPredictions,
+    policy: PromotionPolicy,
+    confidence: float,
 ) -> PromotionCriterion:
     """Require that the whole confidence interval of the gain is above the policy's smallest gain."""
     over = "production"
     if predictions.production is None:
         over = "the majority"
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
-    required = f"all of the {policy.confidence:.0%} interval > {policy.min_gain:+g}"
+    required = f"all of the {100 * confidence:.6g}% interval > {policy.min_gain:+g}"
     is_above = gain.low > policy.min_gain
     return PromotionCriterion(f"{metric} over {over}", value, required, met=is_above)
 
 
-def _significance(test: McNemar, policy: PromotionPolicy) -> PromotionCriterion:
-    """Require a significantly better candidate, or no significantly worse one if the policy allows a loss."""
-    alpha = 1 - policy.confidence
+def _significance(test: McNemar, policy: PromotionPolicy, budget: ErrorBudget | None) -> PromotionCriterion:
+    """Require a significantly better candidate, or no significantly worse one if the policy allows a loss.
+
+    The test against production is one-sided, at the level that the budget has for this candidate. The test of
+    the first model is two-sided.
+    """
     is_better = test.first_only > test.second_only
-    value = (
-        f"p = {test.p:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline"
-        f" {test.second_only})"
-    )
+    p_value = test.p
+    alpha = 1 - policy.confidence
+    required = f"p < {alpha:.2g}, candidate better"
+    met = test.p < alpha and is_better
     if policy.min_gain < 0:
         required = "not significantly worse"
         met = test.p >= alpha or is_better
-    else:
-        required = f"p < {alpha:.2g}, candidate better"
-        met = test.p < alpha and is_better
+    elif budget is not None:
+        if is_better:
+            p_value = test.p / 2
+        required = f"p <= {budget.level:.2g}, one-sided, candidate better"
+        met = p_value <= budget.level and is_better
+    value = (
+        f"p = {p_value:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline"
+        f" {test.second_only})"
+    )
     return PromotionCriterion("McNemar's test", value, required, met)
+
+
+def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
+    """Require that the year's error probability is not used up."""
+    value = (
+        f"candidate {budget.number} on this split within a year; used up before: {budget.spent:.2g} of"
+        f" {budget.total:g}"
+    )
+    required = f"{budget.night:.2g} left for this candidate"
+    return PromotionCriterion("error budget", value, required, met=budget.level > 0)
 
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
@@ -402,23 +453,124 @@ def _production_predictions(
     return np.concatenate(parts)
 
 
+def guard_criteria(
+    pipeline: Pipeline,
+    registry: Registry,
+    predictions: PairedPredictions,
+    policy: PromotionPolicy,
+    production: Version,
+) -> list[PromotionCriterion]:
+    """Return the criteria of the slices and behaviour tests that the policy names."""
+    guards: list[Guard] = []
+    if policy.slices and predictions.production is not None:
+        rows = PairedRows(
+            predictions.task,
+            predictions.labels,
+            predictions.candidate,
+            predictions.production,
+            predictions.clusters,
+        )
+        root = pipeline.programs.cwd
+        guards += check_slices(root, rows, reported_split(root), policy.slices)
+    if policy.behaviour:
+        guards += check_behaviour(pipeline, registry, production, policy.behaviour)
+    return [PromotionCriterion(guard.name, guard.value, guard.limit, guard.kept) for guard in guards]
+
+
+def reported_rows_hash(root: Path, split: str) -> str:
+    """Return the SHA-256 of the rows of a raw split, of all of its files; of nothing without a raw split."""
+    digest = hashlib.sha256()
+    if (root / RAW).exists():
+        for path in SplitReader.open(root / RAW, split, made_by="download").paths:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def candidate_hash(root: Path, artifact: str) -> str:
+    """Return the hash of the candidate's model in ``dvc.lock``; empty if it is not there."""
+    return read_lock(root).out(artifact_path(root, artifact)) or ""
+
+
+def _budget(root: Path, registry: Registry, policy: PromotionPolicy, production: Version) -> ErrorBudget:
+    """Return the error budget of the candidate in a checkout, by the history of the gate."""
+    rows_hash = reported_rows_hash(root, reported_split(root))
+    budget = ErrorBudget.of_split(registry.gate_log.entries(), rows_hash, time.time(), policy)
+    return budget.of_pair(candidate_hash(root, registry.artifact), production.name)
+
+
+def _entry(
+    decision: PromotionDecision,
+    predictions: PairedPredictions,
+    budget: ErrorBudget,
+    root: Path,
+) -> GateEntry:
+    """Return what the history keeps of a decision."""
+    discordant = None
+    if decision.test is not None and predictions.production is not None:
+        task = predictions.task
+        votes = Votes.of(
+            ~task.errors(predictions.candidate, predictions.labels),
+            ~task.errors(predictions.production, predictions.labels),
+            predictions.clusters,
+        )
+        discordant = votes.discordant
+    rows = len(predictions.labels)
+    independent = rows
+    if predictions.clusters is not None:
+        independent = len(np.unique(predictions.clusters))
+    difference = decision.gain.value if math.isfinite(decision.gain.value) else None
+    return GateEntry(
+        time=time.time(),
+        split=reported_split(root),
+        rows_hash=budget.rows_hash,
+        rows=rows,
+        independent=independent,
+        candidate=budget.candidate,
+        production=decision.production.name if decision.production else "",
+        number=budget.number,
+        level=budget.cost,
+        spent=budget.spent + budget.cost,
+        left=max(budget.left - budget.cost, 0.0),
+        discordant=discordant,
+        difference=difference,
+        outcome=decision.outcome,
+    )
+
+
 @task(name="gate", task_run_name="gate", **UNCACHED)
 def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Compare the candidate with the model in production, on the same rows."""
-    # decision by the metrics
+    decision = judge_candidate(pipeline, registry, policy)
+    get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)
+    return decision
+
+
+def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
+    """Decide about the candidate in the pipeline's checkout, with what the history of the gate has left."""
+    # what both models predict, and what is left of the year's error probability on these rows
     production = registry.in_stage(policy.stage)
     predictions = paired_predictions(pipeline, registry, production)
+    is_compared = production is not None and predictions.production is not None
+    budget = None
+    if production is not None and is_compared:
+        budget = _budget(pipeline.programs.cwd, registry, policy, production)
+
+    # decision by the metrics
     measured = measure_criteria(pipeline, registry.artifact, policy)
+    if production is not None and is_compared:
+        measured += guard_criteria(pipeline, registry, predictions, policy, production)
     # from the folder of the flows, as the policy: a candidate cannot change its own gate
     deciding = train_metric(registry.repository.root)
-    decision = decide_promotion(predictions, measured, policy, production, deciding)
+    decision = decide_promotion(predictions, measured, policy, production, deciding, budget=budget)
 
     # A hold is a criterion of its own: the log says what would have been promoted without it.
     hold = registry.tags().hold(policy.stage)
     if hold:
         criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
         decision = replace(decision, criteria=(criterion, *decision.criteria))
-    get_run_logger().info("The candidate is %s: %s", decision.outcome, decision.reason)
+    if budget is not None:
+        decision = replace(decision, entry=_entry(decision, predictions, budget, pipeline.programs.cwd))
     return decision
 
 

@@ -250,6 +250,9 @@ def _attempt(ended: EndedRun) -> RunOutcome:
     conditions = ended.conditions
     decision = _decision(ended)
     result = commit_run(ended.repository, ended.checkout, ended.run, str(decision))
+    if isinstance(decision, PromotionDecision) and decision.entry is not None:
+        # Before the push: what was tested is used up, also if another machine was first.
+        ended.registry.gate_log.append(decision.entry.model_copy(update={"commit": result.commit}))
 
     version = None
     try:

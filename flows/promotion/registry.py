@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flows.promotion.gate_log import GateLog
 from flows.runs.repository import Repository, UnreachableError
 from tuneline.repository.registry import (
     HOLD,
@@ -159,6 +160,11 @@ class Registry:
     repository: Repository
     artifact: str
 
+    @property
+    def gate_log(self) -> GateLog:
+        """The history of the gate's decisions."""
+        return GateLog(self.repository, self.artifact)
+
     def tags(self) -> RegistryTags:
         """Return the tags of this clone."""
         patterns = self._patterns("refs/tags/")
@@ -238,7 +244,7 @@ class Registry:
 
     def _merge_with_origin(self) -> list[str]:
         ours = self.tags()
-        theirs = self._tags_of_origin()
+        theirs, their_decisions = self._refs_of_origin()
         tracked = self._tracked()
         our_objects = ours.objects
         if not theirs.tags and not tracked.items().isdisjoint(our_objects.items()):
@@ -252,6 +258,7 @@ class Registry:
                 missing.append(f"refs/tags/{name}")
         if missing:
             self.repository.transfer("fetch", "--no-tags", "origin", *missing)
+        self._merge_decisions(their_decisions)
 
         # tags
         objects = {name: self._object(name, tag) for name, tag in merged.items()}
@@ -281,7 +288,8 @@ class Registry:
         """
         if not self.repository.has_remote():
             return []
-        published = set(self._tags_of_origin().versions)
+        tags, _ = self._refs_of_origin()
+        published = set(tags.versions)
         return [version for version in self.tags().versions if version not in published]
 
     def promote(
@@ -357,7 +365,7 @@ class Registry:
             self._unfinished.unlink(missing_ok=True)
 
     def publish(self, refs: Sequence[str], new: Mapping[str, str] | None = None) -> None:
-        """Push refs and the tags of the artifact that ``origin`` never had, all or none. Under the lock.
+        """Push refs, and tags and decisions that ``origin`` never had, all or none. Under the lock.
 
         ``new`` has tag objects by names that no tag of this clone has yet.
 
@@ -378,6 +386,9 @@ class Registry:
         pushed = list(refs)
         for name, tag_object in unpublished.items():
             pushed.append(f"{tag_object}:refs/tags/{name}")
+        decision = self.gate_log.tip
+        if decision is not None and decision != self._tracked_decision:
+            pushed.append(f"{decision}:{self.gate_log.ref}")
         if not pushed:  # git would push what its settings say
             return
 
@@ -393,10 +404,12 @@ class Registry:
             after = self.tags()
             if new and new.items() <= after.objects.items():
                 return  # the connection broke after origin had accepted
-            if after != before:
+            if after != before or self.gate_log.tip != decision:
                 raise ConflictError(f"Another machine changed the registry in origin. {error}") from None
             raise
         self._track(tracked | unpublished)
+        if decision is not None:
+            self._track_decision(decision)
         if not new:
             self._unfinished.unlink(missing_ok=True)
 
@@ -406,6 +419,7 @@ class Registry:
         An ``origin`` that was made anew gets them with ``publish``.
         """
         self._track({})
+        self.repository.git("update-ref", "-d", f"{self._tracking}gate/{self.artifact}")
 
     @property
     def _unfinished(self) -> Path:
@@ -437,12 +451,33 @@ class Registry:
         """Return the patterns of the refs of versions and of assignments, whose names begin with a prefix."""
         return [f"{prefix}{self.artifact}@*", f"{prefix}{self.artifact}#*"]
 
-    def _tags_of_origin(self) -> RegistryTags:
-        printed = self.repository.transfer("ls-remote", "origin", *self._patterns("refs/tags/"))
+    def _merge_decisions(self, theirs: str | None) -> None:
+        """Take the decisions of ``origin`` over, given the last one's commit; ``None``: it has none."""
+        if theirs is None or theirs == self._tracked_decision:
+            return
+        self.repository.transfer("fetch", "--no-tags", "origin", self.gate_log.ref)
+        self.gate_log.merge(theirs)
+        self._track_decision(theirs)
+
+    @property
+    def _tracked_decision(self) -> str | None:
+        """Commit of the last decision that ``origin`` had when it was last asked."""
+        ref = f"{self._tracking}gate/{self.artifact}"
+        return self.repository.git("for-each-ref", "--format=%(objectname)", ref) or None
+
+    def _track_decision(self, commit: str) -> None:
+        """Remember the last decision that ``origin`` has now."""
+        self.repository.git("update-ref", f"{self._tracking}gate/{self.artifact}", commit)
+
+    def _refs_of_origin(self) -> tuple[RegistryTags, str | None]:
+        """Return the tags of ``origin``, and the commit of the last decision of the gate that it has."""
+        log = self.gate_log.ref
+        printed = self.repository.transfer("ls-remote", "origin", *self._patterns("refs/tags/"), log)
         objects: dict[str, str] = {}
         for line in printed.splitlines():
             tag_object, _, ref = line.partition("\t")
             objects[ref.removeprefix("refs/tags/")] = tag_object
+        last_decision = objects.pop(log, None)
 
         tags = []
         for name, tag_object in objects.items():
@@ -450,7 +485,7 @@ class Registry:
             tag = RegistryTag.parse(name, tag_object, objects.get(f"{name}^{{}}", ""))
             if tag:
                 tags.append(tag)
-        return RegistryTags(self.artifact, tuple(tags))
+        return RegistryTags(self.artifact, tuple(tags)), last_decision
 
     def _make_tag(self, name: str, commit: str, message: str, after: int) -> str:
         """Make a tag object, which no ref names yet, and return its hash.

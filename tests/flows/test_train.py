@@ -155,6 +155,13 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert weak.state.is_completed(), "a model that is not better is no failure"
     assert registry.in_stage("production") == promoted
 
+    # what the gate keeps: the first model used up nothing
+    second, third = registry.gate_log.entries()
+    assert (second.outcome, second.production, second.number) == ("promoted", "v0.1.0", 1)
+    assert second.commit == promoted.commit
+    assert (third.outcome, third.production, third.number) == ("rejected", "v0.2.0", 2)
+    assert third.spent == pytest.approx(2 * second.level)
+
     (artifact,) = served.client.read_latest_artifacts(
         artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["promotion"]))
     )

@@ -96,11 +96,24 @@ Against = Annotated[
         ),
     ),
 ]
+Gate = Annotated[
+    bool,
+    typer.Option(
+        "--gate", help="Show how often the promotion gate may be wrong, and what a candidate needs tonight"
+    ),
+]
 
 
-def command(folder: Folder = None, against: Against = None) -> None:
+def command(folder: Folder = None, against: Against = None, gate: Gate = False) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
+    if gate:
+        from tuneline.cli.gate_table import show_gate
+
+        if folder is not None or against is not None:
+            raise StageError("--gate shows the gate of this project.", "Leave folder and --against out.")
+        show_gate(console, Path())
+        return
     if folder is not None and against is not None:
         raise StageError(
             "--against compares the model of this project, not a folder of models.", "Leave the folder out."

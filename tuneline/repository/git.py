@@ -247,7 +247,7 @@ def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
 
     assignments = tags.assignments_of(version, stage)
     message = git(root, "log", "-1", "--format=%B", version.commit)
-    if any(tag.is_of_run(message) for tag in assignments):
+    if any(tag.is_of_run(message) or tag.is_of_new_rows for tag in assignments):
         return None
 
     decision = decision_in(message)

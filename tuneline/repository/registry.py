@@ -28,6 +28,11 @@ _DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
 
 ``flows/promotion/gate.py`` writes them.
 """
+ON_NEW_ROWS = "Promoted on new rows ("
+"""Start of the message of the tags of a model that newly labelled rows showed to be better.
+
+``flows/promotion/challenge.py`` makes them.
+"""
 _NAME = re.compile(
     r"(?P<artifact>[\w./=-]+)"
     r"(@(?P<version>v\d+\.\d+\.\d+[\w.+-]*)|#(?P<stage>\w[\w/-]*))"
@@ -104,6 +109,11 @@ class RegistryTag:
         if decision_in(self.message) != "promoted":
             return False
         return decision_in(commit_message) is None or self.message in commit_message.splitlines()
+
+    @property
+    def is_of_new_rows(self) -> bool:
+        """True if newly labelled rows decided: a person's command, and a decision of the gate."""
+        return self.message.startswith(ON_NEW_ROWS)
 
     @property
     def annotated(self) -> bool:

@@ -9,6 +9,7 @@ from flows.promotion.gate import (
     PairedPredictions,
     PromotionCriterion,
     decide_promotion,
+    judge_candidate,
     measure_criteria,
     paired_predictions,
     promotion_metric,
@@ -298,10 +299,10 @@ def test_unknown_artifact_is_an_error(pipeline):
 
 
 def test_promotion_is_decided_by_the_metric_of_the_project_and_without_a_test_of_accuracy():
-    """A model that finds 45 instead of 10 of 50 positives, at the price of 40 false ones."""
-    labels = np.where(np.arange(1000) < 50, 1, 0)
-    ours = np.where((np.arange(1000) < 45) | (np.arange(1000) >= 960), 1, 0)
-    theirs = np.where(np.arange(1000) < 10, 1, 0)
+    """A model that finds 90 instead of 20 of 100 positives, at the price of 75 false ones."""
+    labels = np.where(np.arange(2000) < 100, 1, 0)
+    ours = np.where((np.arange(2000) < 90) | (np.arange(2000) >= 1925), 1, 0)
+    theirs = np.where(np.arange(2000) < 20, 1, 0)
     predictions = PairedPredictions(labels, ours, theirs, Classification(("no", "yes")))
     assert not decide_promotion(predictions, (), POLICY).promoted
     decision = decide_promotion(predictions, (), POLICY, deciding="matthews_correlation")
@@ -331,3 +332,73 @@ def test_copies_of_rows_count_once_in_the_gate():
     assert as_texts.criteria[0].name == "independent rows of the reported split"
     assert as_texts.criteria[0].value == "60"
     assert as_rows.criteria[0].value == "1200"
+
+
+def test_gain_that_was_significant_at_five_percent_is_not_enough_for_one_of_365_nights(labels):
+    """60 rows that only one model predicts correctly: 42 to 18 is p = 0.001, 46 to 14 is p = 0.00002."""
+    for wins, promoted in ((42, False), (46, True)):
+        candidate, production = labels.copy(), labels.copy()
+        production[:wins] = (production[:wins] + 1) % 4
+        candidate[wins:60] = (candidate[wins:60] + 1) % 4
+        decision = decide_promotion(PairedPredictions(labels, candidate, production, NAMES), (), POLICY)
+        assert decision.promoted == promoted
+        weekly = decide_promotion(
+            PairedPredictions(labels, candidate, production, NAMES),
+            (),
+            PromotionPolicy(candidates_per_year=1),
+        )
+        assert weekly.promoted
+
+
+def test_first_model_is_tested_at_the_confidence_of_the_policy(labels):
+    """41 more rows than the majority: p = 0.02."""
+    predictions = PairedPredictions(labels, model(labels, 0.32), None, NAMES)
+    decision = decide_promotion(predictions, (), POLICY)
+    assert decision.test.p > 0.05 / 365
+    assert decision.promoted
+    assert "error budget" not in {criterion.name for criterion in decision.criteria}
+
+
+def test_f1_is_decided_by_an_interval_at_the_level_of_the_night(labels):
+    policy = PromotionPolicy(metric="f1")
+    predictions = PairedPredictions(labels, model(labels, 0.83, seed=1), model(labels, 0.78, seed=2), NAMES)
+    decision = decide_promotion(predictions, (), policy)
+    usual = decide_promotion(predictions, (), PromotionPolicy(metric="f1", candidates_per_year=1))
+    assert decision.gain.low < usual.gain.low
+    assert "99.9781% interval" in decision.criteria[1].limit
+
+
+def test_each_candidate_uses_up_its_part_and_the_history_says_so(toy, registry, pipeline, make):
+    make()
+    registry.promote(toy.resolve("HEAD"), "production", "It is good.")
+    make("task=weak")
+    policy = PromotionPolicy(min_rows=1, candidates_per_year=2, error_rate=0.125)
+    first = judge_candidate(pipeline, registry, policy)
+    assert (first.entry.number, first.entry.level, first.entry.left) == pytest.approx((1, 0.05, 0.05))
+    assert first.entry.production == "v0.1.0"
+    assert first.entry.outcome == "rejected"
+    assert first.entry.discordant == first.test.first_only + first.test.second_only > 0
+    registry.gate_log.append(first.entry)
+
+    # the same candidate once more: the same test
+    again = judge_candidate(pipeline, registry, policy)
+    assert (again.entry.level, again.entry.left) == pytest.approx((0, 0.05))
+
+    # another one, and then the year is used up, also for a much better one
+    registry.gate_log.append(first.entry.model_copy(update={"candidate": "another"}))
+    make("task=strong")
+    late = judge_candidate(pipeline, registry, policy)
+    assert not late.promoted
+    assert late.reason.startswith("McNemar's test")
+    assert "error budget: candidate 3 on this split" in late.reason
+
+    # other rows have a budget of their own
+    make("task=strong", "seed=7")
+    renewed = judge_candidate(pipeline, registry, policy)
+    assert (renewed.entry.number, renewed.entry.level) == pytest.approx((1, 0.05))
+    assert renewed.promoted
+
+
+def test_first_model_uses_up_nothing(toy, registry, pipeline, make):
+    make()
+    assert judge_candidate(pipeline, registry, PromotionPolicy()).entry is None

@@ -1,0 +1,163 @@
+"""A model that wins on average and loses a group is stopped."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.promotion.gate import PairedPredictions, decide_promotion, guard_criteria
+from flows.promotion.guards import PairedRows, check_behaviour, check_slices, column_of_rows
+from flows.promotion.registry import Registry
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
+from flows.runs.repository import Repository
+from tests.flows.conftest import sh
+from tests.params import write_params
+from tuneline.core.written_records import write_record
+from tuneline.evaluation.records import Behaviour, BehaviourResult
+from tuneline.repository.registry import Version
+from tuneline.runtime.errors import DataError
+from tuneline.settings import PromotionPolicy
+from tuneline.tasks import Classification, Regression
+
+NAMES = Classification(("no", "yes"))
+ROWS = 1000
+CUSTOMERS = np.where(np.arange(ROWS) % 10 == 0, "acme", np.where(np.arange(ROWS) % 2, "bolt", "core"))
+"""A tenth of the rows are of one customer."""
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """A project of files with a column that says whose rows they are, in another order than the raw split."""
+    write_params(tmp_path, data={
+        "source": "files", "path": "tickets", "text_columns": ["text"], "label_column": "queue",
+    })  # fmt: skip
+    labels = np.arange(ROWS) // 7 % 2
+    texts = [f"ticket {row} of somebody" for row in range(ROWS)]
+    source = tmp_path / "data/source/tickets"
+    source.mkdir(parents=True)
+    lines = [f"{texts[row]},{NAMES.names[labels[row]]},{CUSTOMERS[row]}" for row in range(ROWS)]
+    (source / "train.csv").write_text("\n".join(["text,queue,customer", *lines[:400]]) + "\n")
+    (source / "test.csv").write_text("\n".join(["text,queue,customer", *reversed(lines[400:])]) + "\n")
+    raw = tmp_path / "data/raw"
+    raw.mkdir()
+    pq.write_table(pa.table({"text": texts, "labels": labels, "idx": range(ROWS)}), raw / "test.parquet")
+    return tmp_path
+
+
+def models(wins: int, losses_of_acme: int) -> PairedRows:
+    """Production is wrong on some rows of other customers, the candidate on some of acme."""
+    labels = np.arange(ROWS) // 7 % 2
+    candidate, production = labels.copy(), labels.copy()
+    candidate[np.flatnonzero(CUSTOMERS == "acme")[:losses_of_acme]] ^= 1
+    production[np.flatnonzero(CUSTOMERS != "acme")[:wins]] ^= 1
+    return PairedRows(NAMES, labels, candidate, production, None)
+
+
+def test_rows_are_found_in_the_files_by_their_texts(checkout):
+    assert column_of_rows(checkout, "test", "customer").tolist() == CUSTOMERS.tolist()
+
+
+def test_unknown_column_is_an_error_that_names_it(checkout):
+    with pytest.raises(DataError, match="no file has a column 'tenant'"):
+        column_of_rows(checkout, "test", "tenant")
+
+
+@pytest.mark.parametrize("key", ["customer: acme", "customer"])
+def test_model_that_wins_on_average_and_loses_a_customer_is_stopped(checkout, key):
+    rows = models(wins=120, losses_of_acme=20)
+    predictions = PairedPredictions(rows.labels, rows.candidate, rows.production, NAMES)
+    policy = PromotionPolicy(slices={key: 0.02})
+    assert decide_promotion(predictions, (), policy).promoted, "without the slices"
+
+    pipeline = Pipeline(Programs(checkout, "guards"), print)
+    criteria = guard_criteria(
+        pipeline, Registry(Repository(checkout), "onnx"), predictions, policy, Version("v0.1.0", "a" * 40)
+    )
+    decision = decide_promotion(predictions, criteria, policy)
+    assert not decision.promoted
+    assert "customer 'acme' loses 0.2000 accuracy (1.0000 to 0.8000 on 100 rows)" in decision.reason
+
+
+def test_loss_within_margin_or_chance_stops_nothing(checkout):
+    within_margin = check_slices(checkout, models(120, 20), "test", {"customer: acme": 0.25})
+    by_chance = check_slices(checkout, models(120, 3), "test", {"customer": 0.02})
+    assert [guard.kept for guard in (*within_margin, *by_chance)] == [True, True]
+    assert by_chance[0].value == "none of 3 loses more"
+
+
+def test_more_slices_need_more_evidence(checkout):
+    """Five lost rows are p = 0.03: enough for one slice, not for three."""
+    rows = models(120, 5)
+    assert not check_slices(checkout, rows, "test", {"customer: acme": 0.0})[0].kept
+    assert check_slices(checkout, rows, "test", {"customer": 0.0})[0].kept
+
+
+def test_copies_in_a_slice_count_once(checkout):
+    rows = models(120, 20)
+    copies = np.arange(ROWS)
+    copies[CUSTOMERS == "acme"] = 0  # all of one text
+    assert check_slices(checkout, replace(rows, clusters=copies), "test", {"customer: acme": 0.02})[0].kept
+
+
+def test_group_without_rows_is_not_known_to_be_kept(checkout):
+    guard = check_slices(checkout, models(10, 0), "test", {"customer: nobody": 0.02})[0]
+    assert (guard.kept, guard.value) == (False, "no rows of it in the split")
+
+
+def test_classes_are_slices(checkout):
+    labels = np.arange(ROWS) % 2
+    candidate = np.where((labels == 1) & (np.arange(ROWS) < 60), 0, labels)
+    rows = PairedRows(NAMES, labels, candidate, labels, None)
+    guard = check_slices(checkout, rows, "test", {"label": 0.01})[0]
+    assert not guard.kept
+    assert guard.value.startswith("label 'yes' loses 0.0600 accuracy")
+    assert check_slices(checkout, rows, "test", {"label: no": 0.01})[0].kept
+
+
+def test_slices_of_a_regression_are_compared_by_its_metric(checkout):
+    draw = np.random.default_rng(0)
+    labels = draw.normal(size=ROWS)
+    good = labels + draw.normal(size=ROWS) / 4
+    candidate = np.where(CUSTOMERS == "acme", draw.normal(size=ROWS), good)
+    rows = PairedRows(Regression(), labels, candidate, good, None)
+    guard = check_slices(checkout, rows, "test", {"customer": 0.05})[0]
+    assert not guard.kept
+    assert "customer 'acme' loses" in guard.value
+
+
+def behaviour(path: Path, **pass_rates: float | None) -> None:
+    tests = []
+    for name, rate in pass_rates.items():
+        tests.append(
+            BehaviourResult(
+                name=name, kind="invariance", cases=100, passed=0, pass_rate=rate, low=0.0, high=1.0,
+                min_pass_rate=None, failures=[],
+            )
+        )  # fmt: skip
+    write_record(path, Behaviour(tests=tests))
+
+
+def test_behaviour_test_that_gets_worse_stops_a_candidate(toy, registry, pipeline):
+    report = toy.root / "reports/behaviour.json"
+    report.parent.mkdir(exist_ok=True)
+    behaviour(report, negation=0.9, typo=0.8)
+    sh("dvc", "stage", "add", "--force", "-n", "behave", "-o", "reports/behaviour.json", "true", cwd=toy.root)
+    sh("dvc", "commit", "--force", "behave", cwd=toy.root)
+    sh("git", "add", "--all", cwd=toy.root)
+    sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
+    production = Version("v0.1.0", toy.resolve("HEAD"))
+
+    report.unlink()
+    behaviour(report, negation=0.7, typo=0.79, new=0.1)
+    guards = check_behaviour(pipeline, registry, production, {"all": 0.02})
+    assert [(guard.name, guard.kept) for guard in guards] == [
+        ("behaviour test 'negation'", False),
+        ("behaviour test 'typo'", True),
+    ]
+    assert guards[0].value == "0.7000 - 0.9000 = -0.2000"
+    named = check_behaviour(pipeline, registry, production, {"new": 0.0, "missing": 0.0})
+    assert [guard.kept for guard in named] == [True, False]

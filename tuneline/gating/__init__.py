@@ -1,0 +1,1 @@
+"""How often the promotion gate is wrong: tests of discordant rows, the error budget, and its history."""
