@@ -8,7 +8,7 @@ from stages.compare.decisions import ModelDecisions
 from stages.compare.tolerance import ToleranceJudgement
 from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
-from tuneline.decisions.evidence import EVIDENCE, write_evidence
+from tuneline.decisions.evidence import EVIDENCE_FILE, write_evidence
 from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord, UsageRecord
 from tuneline.params import CompareParams
 from tuneline.paths import CANDIDATES, COMPARISON, ONNX
@@ -77,8 +77,8 @@ def publish_passed(
                 shutil.copyfile(path, folder / path.name)
         additions = {"models": published, "left_out": left_out or None, "split": split}
         if evidence:
-            write_evidence(folder / EVIDENCE, evidence)
-            additions["evidence"] = file_hash(folder / EVIDENCE)
+            write_evidence(folder / EVIDENCE_FILE, evidence)
+            additions["evidence"] = file_hash(folder / EVIDENCE_FILE)
         write_record(folder / EXPORT_RECORD, record.model_copy(update=additions))
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tuneline.runtime.atomic_files import replace_file
 
-EVIDENCE = "evidence.parquet"
+EVIDENCE_FILE = "evidence.parquet"
 """Name of the file in a folder of models."""
 MOST_ROWS = 100_000
 """Rows of a model at most: they know a risk of 0.001 to 0.0002."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tuneline.core.hashes import file_hash
-from tuneline.decisions.evidence import EVIDENCE, Evidence, read_evidence
+from tuneline.decisions.evidence import EVIDENCE_FILE, Evidence, read_evidence
 from tuneline.onnx.usage import DAMAGED, EXPORT_RECORD, UsageRecord
 from tuneline.runtime.errors import StageError
 
@@ -16,10 +16,10 @@ def published_evidence(file: Path, precision: str) -> Evidence:
             was not ``test``. Or it is damaged, or of other models.
     """
     record = UsageRecord.read(file.parent / EXPORT_RECORD)
-    path = file.parent / EVIDENCE
+    path = file.parent / EVIDENCE_FILE
     if record.evidence is None:
         raise StageError(
-            f"{file.parent} has no {EVIDENCE}: it is not known how often this model errs when it is sure.",
+            f"{file.parent} has no {EVIDENCE_FILE}: it is not known how often this model errs when it is sure.",
             "`dvc repro compare` writes it from the rows of test (evaluate.split: test).",
         )
     if not path.is_file() or file_hash(path) != record.evidence:
