@@ -19,7 +19,7 @@ def published_evidence(file: Path, precision: str) -> Evidence:
     path = file.parent / EVIDENCE_FILE
     if record.evidence is None:
         raise StageError(
-            f"{file.parent} has no {EVIDENCE_FILE}: it is not known how often this model errs when it is sure.",
+            f"{file.parent} has no {EVIDENCE_FILE}: nobody knows how often this model errs when it is sure.",
             "`dvc repro compare` writes it from the rows of test (evaluate.split: test).",
         )
     if not path.is_file() or file_hash(path) != record.evidence:
