@@ -11,6 +11,7 @@ published. It stops the pipeline if ``compare.PRECISION.required`` is true, as i
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record
 from stages.compare.flips import describe_flips
@@ -24,7 +25,6 @@ from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
 from tuneline.core.written_records import write_record
 from tuneline.metrics.judging import averaging
-from tuneline.model.batches import TokenizedRows
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison, Saturation
 from tuneline.onnx.session import OnnxClassifier, logits_of
@@ -58,19 +58,20 @@ def main() -> dict[str, float]:
     costs = cost_record(params.decide.costs, trained.task)
     exported = {}
     decisions = {}
+    run = partial(
+        logits_of,
+        outputs=split.task.outputs,
+        pad_token_id=record.pad_token_id,
+        batch_size=params.compare.batch_size,
+    )
     for precision in record.models:
         classifier = OnnxClassifier.exported(CANDIDATES, precision)
-
-        def run(rows: TokenizedRows, title: str, classifier: OnnxClassifier = classifier) -> Logits:
-            outputs = split.task.outputs
-            size = params.compare.batch_size
-            return logits_of(classifier, rows, outputs, record.pad_token_id, size, title=title)
-
-        exported[precision] = run(split, precision)
+        exported[precision] = run(classifier, split, title=precision)
+        of_validation = run(classifier, validation.rows, title=f"{precision}, validation")
         decisions[precision] = ModelDecisions.of(
             trained.task,
             costs,
-            validation.outputs(run(validation.rows, f"{precision}, validation")),
+            validation.outputs(of_validation),
             ModelOutputs(split.labels, exported[precision], trained.clusters),
             chose_nothing=params.evaluate.split == "test",
         )

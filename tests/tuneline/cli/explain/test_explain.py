@@ -26,7 +26,7 @@ def explained(*words: str) -> str:
 
 def test_explain_lists_all_sections():
     keys = [line.split()[0] for line in explained().splitlines() if line and line[0] != " "]
-    assert keys[:11] == [
+    assert keys[:12] == [
         "seed",
         "data",
         "tokenize",
@@ -37,6 +37,7 @@ def test_explain_lists_all_sections():
         "evaluate",
         "export",
         "compare",
+        "decide",
         "flows",
     ]
 
