@@ -119,6 +119,21 @@ def test_evidence_of_another_model_is_refused(predict, model):
     assert "evidence.parquet is missing, damaged, or of other models" in result.stderr
 
 
+def test_model_of_an_earlier_version_predicts_and_promises_nothing(predict, model):
+    folder = model(1000, 0.5)
+    (folder / "evidence.parquet").unlink()
+    record = json.loads((folder / "export.json").read_text())
+    del record["evidence"]
+    for of_precision in record["models"].values():
+        of_precision.pop("decisions")
+    (folder / "export.json").write_text(json.dumps(record))
+    assert predict("--input-format", "jsonl", given=ROWS.encode(), model=folder).exit_code == 0
+    result = predict("--risk", "0.02", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
+    assert result.exit_code == 1
+    assert "has no evidence.parquet" in result.stderr
+    assert "`dvc repro compare` writes it" in result.stderr
+
+
 def test_numbers_are_never_exactly_right_and_have_an_interval(predict, regression):
     folder = regression / "models/onnx"
     result = predict("--risk", "0.1", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
