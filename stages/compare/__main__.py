@@ -2,10 +2,11 @@
 
 Reads: ``models/candidates/``; the reported split in ``data/tokenized/`` and ``data/raw/`` (for the text of
 rows that flip), and validation in ``data/tokenized/``, which fits the temperature of each model; the trained
-model's logits in ``reports/predictions.parquet``; ``reports/checks/clusters/``, which rows are independent.
-torch is not needed. Writes, in this order: ``metrics/compare.json``,
-``reports/compare/{comparison,flips}.json``, ``models/onnx/``. A model outside its tolerance is never
-published. It stops the pipeline if ``compare.PRECISION.required`` is true, as it always is for fp32.
+model's logits in ``reports/predictions.parquet``; ``reports/checks/clusters/``, which rows are independent;
+``reports/checks/rows/``, which reported rows are no new ones. torch is not needed. Writes, in this order:
+``metrics/compare.json``, ``reports/compare/{comparison,flips}.json``, ``models/onnx/``. A model outside its
+tolerance is never published. It stops the pipeline if ``compare.PRECISION.required`` is true, as it always is
+for fp32.
 """
 
 import shutil
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record
+from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record, new_rows
 from stages.compare.flips import describe_flips
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
 from stages.compare.publication import PublishedModel, publish_passed, select_published, way_on
@@ -73,7 +74,7 @@ def main() -> dict[str, float]:
             costs,
             validation.outputs(of_validation),
             ModelOutputs(split.labels, exported[precision], trained.clusters),
-            chose_nothing=params.evaluate.split == "test",
+            new_rows(params.evaluate.split, len(split)),
         )
 
     # comparison

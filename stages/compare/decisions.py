@@ -14,12 +14,13 @@ from tuneline.core.tables import SplitReader
 from tuneline.decisions.answers import answers_of
 from tuneline.decisions.costs import CostRule
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
+from tuneline.evaluation.leaked_rows import leaked_rows
 from tuneline.metrics.stats import mean_estimate
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.usage import CostRecord
 from tuneline.params.evaluate import CostParams
-from tuneline.paths import TOKENIZED
+from tuneline.paths import FAILING_ROWS, TOKENIZED
 from tuneline.predictions.files import clusters_of_split
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
@@ -40,6 +41,13 @@ class ModelOutputs:
     labels: Labels
     logits: Logits
     clusters: NDArray[Any] | None
+
+    def take(self, rows: NDArray[Any]) -> "ModelOutputs":
+        """Return chosen rows, numbers or a mask."""
+        clusters = None
+        if self.clusters is not None:
+            clusters = self.clusters[rows]
+        return ModelOutputs(self.labels[rows], self.logits[rows], clusters)
 
 
 @dataclass(frozen=True)
@@ -76,10 +84,10 @@ class ModelDecisions:
     """What one exported model does with its outputs.
 
     Attributes:
-        task: The task with the temperature or the interval of this model.
-        costs: What errors cost, if that decides about answers.
-        evidence: Answers to reported rows and to rows of validation; ``None`` of numbers, or if the reported
-            split is not ``test``.
+        task: The task with the temperature or the interval of this model. costs: What errors cost, if that
+        decides about answers. evidence: Answers to rows that promise and to rows of validation; ``None`` of
+        numbers, or if no row can
+            promise.
         metrics: What answers have cost on the reported rows.
     """
 
@@ -95,8 +103,7 @@ class ModelDecisions:
         costs: CostRecord | None,
         validation: ModelOutputs,
         reported: ModelOutputs,
-        *,
-        chose_nothing: bool,
+        new: NDArray[np.bool_] | None,
     ) -> "ModelDecisions":
         """Return the decisions of a model.
 
@@ -105,20 +112,19 @@ class ModelDecisions:
             costs: What errors cost, as ``cost_record`` returns it.
             validation: Outputs for validation, which fits the temperature.
             reported: Outputs for the reported rows.
-            chose_nothing: True if the reported rows are of neither train nor validation, so that they show
-                how the model does on new rows.
+            new: Which reported rows show how the model does on new rows, ``(rows,)``; ``None``: the reported
+                split has chosen something of the model, and none does.
         """
         if isinstance(task, Regression):
-            if chose_nothing:
-                task = _with_interval(task, reported)
+            if new is not None:
+                task = _with_interval(task, reported.take(new))
             return cls(task, None, None, {})
         task = calibrated(task, validation.logits, validation.labels, validation.clusters)
         costs = chosen_costs(costs, task, validation)
         evidence = None
-        if chose_nothing:
-            evidence = Evidence(
-                judged_answers(task, costs, reported), judged_answers(task, costs, validation)
-            )
+        if new is not None:
+            promising = judged_answers(task, costs, reported.take(new))
+            evidence = Evidence(promising, judged_answers(task, costs, validation))
         return cls(task, costs, evidence, cost_metrics(task, costs, reported))
 
 
@@ -138,6 +144,18 @@ def judged_answers(task: Task, costs: CostRecord | None, outputs: ModelOutputs) 
     classes = answers.labels if task.one_class else np.full(len(rows), NO_CLASS)
     judged = JudgedAnswers(classes.astype(np.int32), answers.confidence, right)
     return judged.take(~answers.too_dear)
+
+
+def new_rows(split: str, rows: int) -> NDArray[np.bool_] | None:
+    """Return which rows of the reported split are new to the models, shape ``(rows,)``.
+
+    Rows that repeat or resemble a row of train or validation are not. ``None``: the split is one of these.
+    """
+    if split != "test":
+        return None
+    if not FAILING_ROWS.exists():  # the data checks have not run here
+        return np.ones(rows, bool)
+    return ~leaked_rows(FAILING_ROWS, split, rows)
 
 
 # What errors cost.

@@ -36,8 +36,9 @@ from tuneline.evaluation.evaluation import (
     plot_columns,
     text_slices,
 )
+from tuneline.evaluation.leaked_rows import leaked_rows
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
-from tuneline.evaluation.scoring import RowSlice, leaked_rows, source_slices
+from tuneline.evaluation.scoring import RowSlice, source_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.model.tokenized_splits import TokenizedSplit

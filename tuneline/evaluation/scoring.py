@@ -6,15 +6,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.tables import ROW_GROUP
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     INDEPENDENT_WITHOUT_LEAKS,
@@ -37,7 +33,7 @@ from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_inte
 from tuneline.metrics.table import Averaging, Metric, primary_metric, project_metric
 from tuneline.params import EvaluateParams
 from tuneline.runtime.disk_errors import full_disk
-from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.errors import StageError
 from tuneline.tasks import Task
 
 # No telemetry when a metric is loaded: evaluate reads the variable when it is imported.
@@ -200,36 +196,6 @@ def split_metrics(
     for metric in custom:
         metrics[metric.name] = metric.compute(logits, labels)
     return metrics
-
-
-CHECKS_OF_LEAKS = ("leakage", "near_duplicates")
-
-
-def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
-    """Return which rows of a split repeat or resemble a row of another split, shape ``(rows,)``.
-
-    Args:
-        folder: ``reports/checks/rows/``, written by the checks of this data.
-        split: Name of the split.
-        rows: Number of its rows.
-    """
-    leaked = np.zeros(rows, dtype=bool)
-    for check in CHECKS_OF_LEAKS:
-        path = folder / f"{check}.parquet"
-        if not path.exists():
-            continue
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(ROW_GROUP, columns=["split", "row", "other_split"]):
-                of_split = pc.equal(batch["split"], split)
-                like_another = pc.not_equal(batch["other_split"], split)
-                numbers = batch["row"].filter(pc.and_(of_split, like_another)).to_numpy()
-                if numbers.max(initial=-1) >= rows:
-                    raise DataError(
-                        f"{path} has rows of other data than the split {split!r}.",
-                        "Run `dvc repro validate`.",
-                    )
-                leaked[numbers] = True
-    return leaked
 
 
 def leak_metrics(

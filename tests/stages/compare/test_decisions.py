@@ -4,10 +4,19 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stages.compare.__main__ import main
-from stages.compare.decisions import ModelDecisions, ModelOutputs, chosen_costs, cost_metrics, cost_record
+from stages.compare.decisions import (
+    ModelDecisions,
+    ModelOutputs,
+    chosen_costs,
+    cost_metrics,
+    cost_record,
+    new_rows,
+)
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.hashes import file_hash
@@ -29,9 +38,10 @@ def outputs(rows: int, seed: int = 0, clusters: np.ndarray | None = None) -> Mod
     return ModelOutputs(labels, (3 * logits).astype(np.float32), clusters)
 
 
-def decisions(task=TASK, costs=None, *, chose_nothing=True, reported=None) -> ModelDecisions:
+def decisions(task=TASK, costs=None, *, reported=None, new=None) -> ModelDecisions:
     reported = outputs(1000, 1) if reported is None else reported
-    return ModelDecisions.of(task, costs, outputs(2000), reported, chose_nothing=chose_nothing)
+    new = np.ones(len(reported.labels), bool) if new is None else new
+    return ModelDecisions.of(task, costs, outputs(2000), reported, new)
 
 
 def test_validation_fits_the_temperature_and_the_reported_rows_promise():
@@ -48,17 +58,22 @@ def test_copies_among_the_reported_rows_promise_once():
 
 
 def test_rows_that_have_chosen_something_promise_nothing():
-    assert decisions(chose_nothing=False).evidence is None
+    assert ModelDecisions.of(TASK, None, outputs(2000), outputs(1000, 1), None).evidence is None
+
+
+def test_rows_that_repeat_a_row_of_train_promise_nothing():
+    leaked = np.arange(1000) < 300
+    assert len(decisions(new=~leaked).evidence.promising) == 700
 
 
 def test_interval_of_a_number_is_made_by_rows_that_chose_nothing():
     random = np.random.default_rng(0)
     numbers = random.normal(0, 1, (500, 1)).astype(np.float32)
     reported = ModelOutputs(numbers[:, 0] + random.normal(0, 2, 500), numbers, None)
-    decided = ModelDecisions.of(Regression(), None, outputs(9), reported, chose_nothing=True)
+    decided = ModelDecisions.of(Regression(), None, outputs(9), reported, np.ones(500, bool))
     assert decided.task.half_width == pytest.approx(1.645 * 2, rel=0.1)
     assert decided.evidence is None
-    unknown = ModelDecisions.of(Regression(), None, outputs(9), reported, chose_nothing=False)
+    unknown = ModelDecisions.of(Regression(), None, outputs(9), reported, None)
     assert unknown.task.half_width is None
 
 
@@ -90,6 +105,17 @@ def test_costs_are_not_heeded_where_that_has_cost_more_on_validation(capsys):
     assert chosen_costs(record, TASK, never_fraud) is None
     assert "decide.costs is not applied" in capsys.readouterr().out
     assert cost_metrics(TASK, None, never_fraud) == {}
+
+
+def test_leaked_rows_of_the_checks_are_not_new(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert new_rows("test", 3).all(), "where the data checks have not run"
+    folder = tmp_path / "reports/checks/rows"
+    folder.mkdir(parents=True)
+    leaks = pa.table({"split": ["test", "test"], "row": [1, 2], "other_split": ["train", "test"]})
+    pq.write_table(leaks, folder / "leakage.parquet")
+    assert new_rows("test", 3).tolist() == [True, False, True]
+    assert new_rows("validation", 3) is None
 
 
 @pytest.fixture
