@@ -77,7 +77,8 @@ class Int8Params(Section):
     batch_invariant: bool = False
     """Logits of a row have the same bits beside any other rows, if they are padded to the same length.
 
-    ``best`` then tries ``per_token``, and the same with layers in fp32. What it costs: docs/serving.md.
+    With a frozen head, they differ in the last digits, as those of fp32. ``best`` then tries ``per_token``,
+    and the same with layers in fp32. What it costs: docs/serving.md.
     """
     calibration_rows: Positive = 256
     """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``.
