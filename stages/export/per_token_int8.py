@@ -36,7 +36,7 @@ LEAST_GELU = 0.17
 """GELU is never less than this negative number; its minimum is -0.16997."""
 LEAST_ACTIVATION = 1e-9
 """Smallest range of a token, so that a token of zeros has a scale."""
-PREFIX = "per_token"
+SHARED_CONSTANTS = "per_token"
 """Begin of the names of constants that several layers share."""
 
 
@@ -185,7 +185,7 @@ class _QuantizedGraph:
 
     def _constant(self, name: str, value: NDArray[np.generic]) -> str:
         """Add a constant that layers share, and return its name in the graph."""
-        return self._set(f"{PREFIX}.{name}", value)
+        return self._set(f"{SHARED_CONSTANTS}.{name}", value)
 
     def _set(self, name: str, value: NDArray[np.generic]) -> str:
         if name not in self._constants:
