@@ -2,8 +2,9 @@
 
 int8 models are tried in the order of what they are expected to give, and the first one that agrees with fp32
 is taken: ``smoothed``; the same with more and more of its linear layers in fp32, those whose rounding costs
-most first; ``dynamic``. If none agrees, a later one is taken only where it agrees better beyond noise: layers
-in fp32 cost speed. The budget counts models and rows, not seconds, so that the machine decides nothing.
+most first; ``dynamic``. With ``batch_invariant``, they are ``per_token`` and the same with layers in fp32. If
+none agrees, a later one is taken only where it agrees better beyond noise: layers in fp32 cost speed. The
+budget counts models and rows, not seconds, so that the machine decides nothing.
 """
 
 import math
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from stages.export.fp32_layers import layer_errors, linear_layers, with_fp32_layers
 from stages.export.graph import save_model
 from stages.export.int8 import smooth, to_dynamic_int8, to_static_int8
+from stages.export.per_token_int8 import to_per_token_int8
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
@@ -190,6 +192,8 @@ def quantized(
     method: str, model: onnx.ModelProto, options: Int8Params, rows: QuantizationRows
 ) -> onnx.ModelProto:
     """Quantize a model with a method of ``export.int8.method`` other than ``best``."""
+    if method == "per_token":
+        return to_per_token_int8(model, options.reduce_range)
     if method == "static":
         return to_static_int8(model, options.reduce_range, rows.calibration(options.calibration_rows))
     if method == "smoothed":
@@ -229,21 +233,29 @@ def int8_models(
 ) -> Iterator[Int8Model]:
     """Yield int8 models, the fastest first.
 
-    At most a fraction ``max_fp32`` of the weights of linear layers is in fp32: each layer costs speed.
+    At most a fraction ``max_fp32`` of the weights of linear layers is in fp32: each layer costs speed. With
+    ``batch_invariant``, all of them are ``per_token``.
     """
-    smoothed = smooth(model, rows.calibration(options.calibration_rows))
-    graph = to_dynamic_int8(smoothed, options.reduce_range)
-    yield Int8Model("smoothed", graph)
+    if options.batch_invariant:
+        method = "per_token"
+        fp32 = model
+        graph = to_per_token_int8(model, options.reduce_range)
+    else:
+        method = "smoothed"
+        fp32 = smooth(model, rows.calibration(options.calibration_rows))
+        graph = to_dynamic_int8(fp32, options.reduce_range)
+    yield Int8Model(method, graph)
 
     # one layer in fp32, then twice as many each time
-    layers = layers_to_keep(graph, smoothed, options.max_fp32, reference)
+    layers = layers_to_keep(graph, fp32, options.max_fp32, reference)
     count = 1
     while count < 2 * len(layers):
         kept = layers[:count]
-        yield Int8Model("smoothed", with_fp32_layers(graph, smoothed, kept), kept)
+        yield Int8Model(method, with_fp32_layers(graph, fp32, kept), kept)
         count *= 2
 
-    yield Int8Model("dynamic", to_dynamic_int8(model, options.reduce_range))
+    if not options.batch_invariant:
+        yield Int8Model("dynamic", to_dynamic_int8(model, options.reduce_range))
 
 
 def layers_to_keep(

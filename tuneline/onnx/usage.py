@@ -58,7 +58,7 @@ class ModelRecord(Record):
     costs: CostRecord | None = OMITTED
     """What errors cost, where that decides about its answers; ``compare`` adds it."""
     method: str | None = OMITTED
-    """int8: ``dynamic``, ``smoothed`` or ``static``."""
+    """int8: ``dynamic``, ``smoothed``, ``static`` or ``per_token``."""
     weight_bits: int | None = OMITTED
     """int8: 7 or 8."""
     mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED

@@ -66,12 +66,19 @@ class EvaluateParams(Section):
 class Int8Params(Section):
     """``export.int8``."""
 
-    method: Literal["dynamic", "smoothed", "static", "best"] = "best"
+    method: Literal["dynamic", "smoothed", "static", "per_token", "best"] = "best"
     """``dynamic``: ranges of activations by batch.
 
     ``smoothed``: likewise, after SmoothQuant. ``static``: ranges once, from calibration
-    rows. ``best``: the first that agrees with fp32 on the validation split, of ``smoothed``, the same with
-    layers in fp32, and ``dynamic``; else the first that no later one agrees better than beyond noise.
+    rows. ``per_token``: ranges by token. ``best``: the first that agrees with fp32 on the validation split,
+    of ``smoothed``, the same with layers in fp32, and ``dynamic``; else the first that no later one agrees
+    better than beyond noise.
+    """
+    batch_invariant: bool = False
+    """Logits of a row have the same bits beside any other rows, if they are padded to the same length.
+
+    With a frozen head, they differ in the last digits, as those of fp32. ``best`` then tries ``per_token``,
+    and the same with layers in fp32. What it costs: docs/serving.md.
     """
     calibration_rows: Positive = 256
     """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``.
@@ -93,6 +100,15 @@ class Int8Params(Section):
 
     ``false``: 8 bits, only if every server has VNNI; elsewhere products
     saturate, and predictions are wrong without an error."""
+
+    @model_validator(mode="after")
+    def _same_bits(self) -> Self:
+        if self.batch_invariant and self.method in {"dynamic", "smoothed"}:
+            raise ValueError(
+                f"batch_invariant: the ranges of method {self.method!r} are those of a batch; set method:"
+                " per_token, static or best"
+            )
+        return self
 
 
 class ExportParams(Section):
