@@ -34,6 +34,8 @@ SMOOTH_FROM = 40
 """From this number of points on, a running mean is drawn over the logged losses."""
 BINS = 20
 CURVE_POINTS = 400
+FEWEST_ROWS_OF_RISK = 30
+"""Rows from which on the share of wrong answers is drawn."""
 
 
 def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
@@ -211,7 +213,9 @@ def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
 def draw_abstention(evidence: Evidence, promised: Sequence[Abstention]) -> Markup:
     """Draw the share of wrong answers over the share of rows that are answered, and what can be promised."""
     coverage, risk = observed_risks(evidence.promising)
-    shown = np.unique(np.linspace(0, len(coverage) - 1, CURVE_POINTS).astype(np.int64))
+    # from some rows on: of the surest one, none or all answers are wrong
+    first = min(FEWEST_ROWS_OF_RISK, len(coverage)) - 1
+    shown = np.unique(np.linspace(first, len(coverage) - 1, CURVE_POINTS).astype(np.int64))
     with canvas() as (figure, axes):
         axes.plot(coverage[shown], risk[shown], color=FIRST, label="observed")
         if promised:
