@@ -6,7 +6,6 @@ expected rank is predicted.
 """
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.several_modules import run_modules
-from tuneline.predict.prediction_columns import prediction_rows
+from tuneline.decisions.answers import Answers, answers_of
+from tuneline.decisions.costs import CostRule
 from tuneline.tasks import Classification, register
-from tuneline.tasks.probabilities import probabilities
 from tuneline.tasks.schemas import label_feature
 from tuneline.tasks.task import Labels, Logits
 
@@ -29,20 +28,20 @@ class Ordinal(Classification):
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the rank nearest to the expected one."""
-        return nearest_ranks(probabilities(logits))
+        return nearest_ranks(self.scores(logits))
 
 
 @label_feature.register(Ordinal)
 def _(task: Ordinal) -> dict[str, Any]:
     """A class label, of this kind of task."""
-    return {**label_feature(Classification(task.names)), "task": task.kind}
+    return {**label_feature.dispatch(Classification)(task), "task": task.kind}
 
 
-@prediction_rows.register(Ordinal)
-def _(task: Ordinal, scores: NDArray[np.float64], digits: int) -> Iterator[list[Any]]:
-    """Yield class name and probabilities."""
-    for rank, values in zip(nearest_ranks(scores).tolist(), scores.round(digits).tolist(), strict=True):
-        yield [task.names[rank], values[rank], *values]
+@answers_of.register(Ordinal)
+def _(_task: Ordinal, scores: NDArray[np.float64], _costs: CostRule | None) -> Answers:
+    """Return the ranks; they are as sure as their class."""
+    ranks = nearest_ranks(scores)
+    return Answers(ranks, scores[np.arange(len(ranks)), ranks], np.zeros(len(ranks), bool))
 
 
 def nearest_ranks(scores: NDArray[np.float64]) -> Labels:

@@ -123,6 +123,7 @@ def test_distinct_sets_of_labels_are_counted():
 
 def test_table_directions_are_those_of_the_field():
     assert {name for name, metric in ALL_METRICS.items() if not metric.greater_is_better} == {
+        "log_loss",
         "calibration_error",
         "brier_score",
         "hamming_loss",

@@ -84,6 +84,11 @@ def test_metrics_of_the_test_split_are_those_of_the_stage(task, long_text, proje
     clusters = cluster_texts([column.chunk(0) for column in texts.columns], similarity=0.5)
     Path("reports/checks/clusters").mkdir(parents=True)
     write_numbers(Path("reports/checks/clusters/test.parquet"), "cluster", clusters)
+    # the temperature that train has fitted, which is that of the fp32 model
+    record = json.loads(Path("models/onnx/export.json").read_text())
+    config = json.loads(Path("models/classifier/config.json").read_text())
+    config["decisions"] = record["models"]["fp32"].get("decisions", {})
+    Path("models/classifier/config.json").write_text(json.dumps(config))
     stages.evaluate.__main__.main()
     done = run("fresh.csv", "--json", "fresh.json")
     assert done.exit_code == 0, done.output
