@@ -28,28 +28,6 @@ ROWS_AT_A_TIME = 20_000
 
 
 @dataclass(frozen=True)
-class RowCalibration:
-    """What each row adds to the scores.
-
-    Attributes:
-        log_losses: Negative logarithm of the probability of what is right, ``(rows,)``; the mean over labels.
-        brier_scores: Squared distance of the probabilities from what is right, ``(rows,)``.
-        surplus: Confidence less 1 if it is right, in its bin of confidence; ``(rows, CALIBRATION_BINS)``.
-        right: Whether the prediction is right, or the share of the labels that are; ``(rows,)``.
-    """
-
-    log_losses: Floats
-    brier_scores: Floats
-    surplus: Floats
-    right: Floats
-
-    @property
-    def columns(self) -> Floats:
-        """All sums of a row, ``(rows, 2 + CALIBRATION_BINS)``."""
-        return np.column_stack([self.log_losses, self.brier_scores, self.surplus])
-
-
-@dataclass(frozen=True)
 class CalibrationEstimate:
     """A score with its interval, with and without the temperature, and the interval of the difference."""
 
@@ -93,9 +71,12 @@ def calibration_scores(
     if not isinstance(task, NamedClasses):
         return []
     rows = RowClusters.of(clusters, len(labels))
-    after = row_calibration(task, logits, labels)
-    before = row_calibration(without_temperature(task), logits, labels)
-    columns = np.column_stack([after.columns, before.columns])
+    uncalibrated = without_temperature(task)
+
+    def block_sums(members: Members) -> Floats:
+        """Return the sums of each block of rows, with the temperature and without it."""
+        sums = [_block_sums(one, logits, labels, members) for one in (task, uncalibrated)]
+        return np.concatenate(sums, axis=1)
 
     def scores_of(sums: Floats, counts: Floats) -> Floats:
         """Return the scores ``(..., 9)`` of sums over rows: after, before, and their differences."""
@@ -103,15 +84,15 @@ def calibration_scores(
         scores = [_scores_of_means(of_after), _scores_of_means(of_before)]
         return np.concatenate([*scores, scores[0] - scores[1]], axis=-1)
 
-    total = columns.sum(axis=0)
+    (total,) = block_sums(np.zeros(len(labels), np.int64))
     observed = scores_of(total, np.asarray(float(len(labels))))
 
     def leave_out(members: Members) -> Iterator[Floats]:
         counts = np.bincount(members).astype(np.float64)
-        sums = np.stack([np.bincount(members, column) for column in columns.T], axis=1)
-        yield scores_of(total - sums, len(labels) - counts)
+        yield scores_of(total - block_sums(members), len(labels) - counts)
 
-    errors = np.sqrt(rows.variance(leave_out, observed, after.right))
+    right = (~task.errors(task.predictions(logits), labels)).astype(np.float64)
+    errors = np.sqrt(rows.variance(leave_out, observed, right))
     half = rows.critical(LEVEL) * errors
     low, high = observed - half, observed + half
 
@@ -157,51 +138,59 @@ def _(task: Multilabel) -> Multilabel:
     return task.with_temperatures(np.ones(task.outputs))
 
 
+def _block_sums(task: NamedClasses, logits: Logits, labels: Labels, members: Members) -> Floats:
+    """Return the sums of ``row_calibration`` over the rows of each block, ``(blocks, 2 + CALIBRATION_BINS)``.
+
+    The probabilities of a part of the rows are in memory at a time.
+    """
+    blocks = int(members.max()) + 1
+    sums = np.zeros((blocks, 2 + CALIBRATION_BINS))
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        values = row_calibration(task, logits[rows], labels[rows])
+        for position, column in enumerate(values.T):
+            sums[:, position] += np.bincount(members[rows], column, blocks)
+    return sums
+
+
 @singledispatch
-def row_calibration(task: NamedClasses, logits: Logits, labels: Labels) -> RowCalibration:
-    """Return what each row adds to the scores."""
+def row_calibration(task: NamedClasses, logits: Logits, labels: Labels) -> Floats:
+    """Return what each row adds to the scores, ``(rows, 2 + CALIBRATION_BINS)``.
+
+    The columns are the log loss, the Brier score, and for each bin of confidence by how much the confidences
+    in it exceed 1 if they are right and 0 if they are wrong.
+    """
     raise NotImplementedError(task.kind)
 
 
 @row_calibration.register(Classification)
-def _(task: Classification, logits: Logits, labels: Labels) -> RowCalibration:
+def _(task: Classification, logits: Logits, labels: Labels) -> Floats:
     """Return the sums of one class of several; the Brier score of two classes is half, as is usual."""
-    log_losses = np.empty(len(labels))
-    brier_scores = np.empty(len(labels))
-    confidence = np.empty(len(labels))
-    for start in range(0, len(labels), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        probability = task.scores(logits[rows])
-        numbers = np.arange(len(probability))
-        of_label = probability[numbers, labels[rows]]
-        confidence[rows] = probability.max(axis=1)
-        log_losses[rows] = -np.log(np.maximum(of_label, SMALLEST))
-        probability[numbers, labels[rows]] -= 1.0
-        brier_scores[rows] = (probability**2).sum(axis=1)
+    numbers = np.arange(len(labels))
+    probability = task.scores(logits)
+    confidence = probability.max(axis=1)
+    log_losses = -np.log(np.maximum(probability[numbers, labels], SMALLEST))
+
+    probability[numbers, labels] -= 1.0
+    brier_scores = (probability**2).sum(axis=1)
     if task.outputs == 2:
         brier_scores /= 2
 
-    right = (task.predictions(logits) == labels).astype(np.float64)
     surplus = np.zeros((len(labels), CALIBRATION_BINS))
-    surplus[np.arange(len(labels)), calibration_bins(confidence)] = confidence - right
-    return RowCalibration(log_losses, brier_scores, surplus, right)
+    surplus[numbers, calibration_bins(confidence)] = confidence - (task.predictions(logits) == labels)
+    return np.column_stack([log_losses, brier_scores, surplus])
 
 
 @row_calibration.register(Multilabel)
-def _(task: Multilabel, logits: Logits, labels: Labels) -> RowCalibration:
-    """Return the sums of the labels of each row: of each the probability that the row has it."""
-    log_losses = np.empty(len(labels))
-    brier_scores = np.empty(len(labels))
-    surplus = np.zeros((len(labels), CALIBRATION_BINS))
-    for start in range(0, len(labels), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        probability = task.scores(logits[rows])
-        likelihood = likelihoods(probability, labels[rows])
-        log_losses[rows] = -np.log(np.maximum(likelihood, SMALLEST)).mean(axis=1)
-        brier_scores[rows] = ((1.0 - likelihood) ** 2).mean(axis=1)
-        difference = (probability - labels[rows]) / task.outputs
-        cells = np.arange(len(probability))[:, np.newaxis] * CALIBRATION_BINS + calibration_bins(probability)
-        sums = np.bincount(cells.ravel(), difference.ravel(), minlength=len(probability) * CALIBRATION_BINS)
-        surplus[rows] = sums.reshape(-1, CALIBRATION_BINS)
-    right = (task.predictions(logits) == labels).mean(axis=1)
-    return RowCalibration(log_losses, brier_scores, surplus, right)
+def _(task: Multilabel, logits: Logits, labels: Labels) -> Floats:
+    """Return the means over the labels of each row: of each the probability that the row has it."""
+    rows = len(labels)
+    probability = task.scores(logits)
+    likelihood = likelihoods(probability, labels)
+    log_losses = -np.log(np.maximum(likelihood, SMALLEST)).mean(axis=1)
+    brier_scores = ((1.0 - likelihood) ** 2).mean(axis=1)
+
+    difference = (probability - labels) / task.outputs
+    cells = np.arange(rows)[:, np.newaxis] * CALIBRATION_BINS + calibration_bins(probability)
+    surplus = np.bincount(cells.ravel(), difference.ravel(), minlength=rows * CALIBRATION_BINS)
+    return np.column_stack([log_losses, brier_scores, surplus.reshape(rows, CALIBRATION_BINS)])
