@@ -11,9 +11,10 @@ from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import FROZEN_HEAD, session_of, to_dynamic_int8
 from stages.export.int8_search import Fp32Model, int8_models, to_int8
 from stages.export.per_token_int8 import to_per_token_int8
+from tests.exported_graph import COLUMNS
 from tests.params import params
 from tests.small_pipeline import tiny_model
-from tests.stages.export.graphs import COLUMNS, batch_of, logits_of
+from tests.stages.export.graphs import batch_of, logits_of
 from tests.stages.export.test_int8 import FAMILY_PARAMS
 
 TOKENS = 24
