@@ -37,8 +37,9 @@ class Multilabel(NamedClasses):
     """Labels are sets of names; a model has one logit for each name.
 
     Attributes:
-        names: Names of the labels in the order of their ids.
-        thresholds: Probability above which a row has a label, for each name; empty: 0.5.
+        names: Names of the labels in the order of their ids. thresholds: Probability above which a row has a
+        label, for each name; empty: 0.5. It is the probability
+            without the temperature, which is what other programs have.
         at_least_one: True if a row without a label above its threshold gets the most probable one.
         temperatures: What the logits of each name are divided by before they become probabilities; empty: 1.
     """
@@ -85,15 +86,8 @@ class Multilabel(NamedClasses):
         return task
 
     def with_temperatures(self, temperatures: NDArray[np.float64]) -> Self:
-        """Return the task with these temperatures, and with thresholds that decide as before.
-
-        A probability that is at its threshold stays there when its temperature changes.
-        """
-        odds = np.log(self.cuts / (1 - self.cuts)) * self.scales / temperatures
-        thresholds = ()
-        if self.thresholds:
-            thresholds = tuple(sigmoid(odds).tolist())
-        return replace(self, thresholds=thresholds, temperatures=tuple(temperatures.tolist()))
+        """Return the task with these temperatures, which change no decision."""
+        return replace(self, temperatures=tuple(temperatures.tolist()))
 
     @property
     def scales(self) -> NDArray[np.float64]:
@@ -102,8 +96,13 @@ class Multilabel(NamedClasses):
 
     @property
     def cuts(self) -> NDArray[np.float64]:
-        """The thresholds, shape ``(labels,)``."""
-        return np.array(self.thresholds or [HALF] * self.outputs)
+        """The thresholds of the probabilities of this task, with its temperatures, shape ``(labels,)``."""
+        thresholds = np.array(self.thresholds or [HALF] * self.outputs)
+        if not self.temperatures:
+            return thresholds
+        with np.errstate(divide="ignore"):  # of a threshold of 0 or 1
+            logits = np.log(thresholds / (1 - thresholds))
+        return sigmoid(logits / self.scales)
 
     def decided_sets(self, probability: NDArray[np.float64]) -> Labels:
         """Return the labels of rows with these probabilities, both of shape ``(rows, labels)``."""
