@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.compare.logits import Logits
-from tuneline.calibration.conformal import half_width
 from tuneline.calibration.temperature import calibrated, spaced_rows
 from tuneline.core.tables import SplitReader
 from tuneline.decisions.answers import answers_of
+from tuneline.decisions.conformal import half_width
 from tuneline.decisions.costs import CostRule
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
 from tuneline.evaluation.leaked_rows import leaked_rows
@@ -185,7 +185,7 @@ def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:
         for name in named:
             if name not in task.names:
                 raise ParamsError(
-                    f"decide.costs.of: {name!r} is no class of the data: {', '.join(task.names)}.",
+                    f"decide.costs.of: {name!r} is not a class of the data: {', '.join(task.names)}.",
                     "Correct the name, as data.label_names has it.",
                 )
     errors: dict[str, Mapping[str, float]] = {}

@@ -24,11 +24,9 @@ HIGHEST = 20.0
 DIGITS = 6
 """Digits of a temperature, so that it does not depend on the last bits of the processor's exponentials."""
 MOST_ROWS = 20_000
-"""Rows by which a temperature is fitted: more of them move it by less than a thousandth."""
+"""Rows by which a temperature is fitted at most, so that it takes seconds."""
 FEWEST_OF_LABEL = 20
 """Rows that must have a label, and rows that must not, for a temperature of its own."""
-
-Floats = NDArray[np.float64]
 
 
 @singledispatch
@@ -47,23 +45,26 @@ def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any
 @calibrated.register(Classification)
 def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Classification:
     """Return the task with one temperature for all classes."""
-    rows = spaced_rows(np.flatnonzero(task.valid(labels)))
-    if not len(rows):
+    labelled = np.flatnonzero(task.valid(labels))
+    if not len(labelled):
         return task
-    surplus = _surplus(independent_rows(clusters, len(labels)))
+    surplus = _surplus(independent_rows(clusters, labelled))
+    rows = spaced_rows(labelled)
     return replace(task, temperature=_fitted_temperature(logits[rows], labels[rows], surplus))
 
 
 @calibrated.register(Multilabel)
 def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Multilabel:
     """Return the task with a temperature for each label, the one of all labels where few rows have it."""
-    rows = spaced_rows(np.flatnonzero(task.valid(labels)))
-    if not len(rows):
+    labelled = np.flatnonzero(task.valid(labels))
+    if not len(labelled):
         return task
+    surplus = _surplus(independent_rows(clusters, labelled))
+    rows = spaced_rows(labelled)
     logits = logits[rows]
     has_label = (labels[rows] == 1).astype(np.int64)
-    surplus = _surplus(independent_rows(clusters, len(labels)))
 
+    # one temperature of all labels, and one of each label with enough rows
     decisions = spaced_rows(np.arange(has_label.size))
     shared = _fitted_temperature(
         _two_classes(logits.ravel()[decisions]), has_label.ravel()[decisions], surplus
@@ -84,11 +85,11 @@ def spaced_rows(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows[np.linspace(0, len(rows) - 1, MOST_ROWS).astype(np.int64)]
 
 
-def independent_rows(clusters: NDArray[Any] | None, rows: int) -> int:
-    """Return the number of clusters of rows: copies of a text are one."""
+def independent_rows(clusters: NDArray[Any] | None, rows: NDArray[np.int64]) -> int:
+    """Return the number of clusters of some rows: copies of a text are one."""
     if clusters is None:
-        return rows
-    return len(np.unique(clusters))
+        return len(rows)
+    return len(np.unique(clusters[rows]))
 
 
 def best_temperature(loss: Callable[[float], float]) -> float:

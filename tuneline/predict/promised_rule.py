@@ -69,38 +69,54 @@ def promised_rule(model: TextClassifier, file: Path, required: RequiredRisk) -> 
         )
     evidence = published_evidence(file, model.classifier.metadata["precision"])
 
+    # all answers
     threshold = None
     if required.risk is not None:
-        promise = _promise(evidence, required.risk, required.certainty, "")
-        say(f"--risk: {_sentence(promise, required.certainty, 'rows')}", error=True)
-        threshold = promise.threshold
+        threshold = _threshold("--risk of all answers", evidence, required.risk, required.certainty)
+
+    # answers of single classes
     class_thresholds = {}
     for name, risk in required.class_risks.items():
-        if not model.task.one_class or name not in model.task.class_names:
-            hint = f"It answers one of {', '.join(model.task.class_names)}."
-            if not model.task.one_class:
-                hint = "A row has several labels here: --risk is for whole sets of them."
-            raise StageError(f"--class-risk: {name!r} is no answer of the model.", hint)
-        number = model.task.class_names.index(name)
-        of_class = evidence.of_class(number)
-        promise = _promise(of_class, risk, required.certainty, f" of answers {name!r}")
-        say(f"--class-risk: {_sentence(promise, required.certainty, f'answers {name!r}')}", error=True)
-        class_thresholds[number] = promise.threshold
+        number = _class_number(model, name)
+        option = f"--class-risk of answers {name!r}"
+        class_thresholds[number] = _threshold(option, evidence.of_class(number), risk, required.certainty)
     return AnswerRule(model.costs, threshold, class_thresholds)
 
 
-def _sentence(promise: Abstention, certainty: float, rows: str) -> str:
+def _class_number(model: TextClassifier, name: str) -> int:
+    """Return the id of a class that the model answers."""
+    names = model.task.class_names
+    if not model.task.one_class:
+        raise StageError(
+            "--class-risk: a row has several labels here.", "--risk is for whole sets of labels."
+        )
+    if name not in names:
+        raise StageError(
+            f"--class-risk: {name!r} is not an answer of the model.", f"It answers one of {', '.join(names)}."
+        )
+    return names.index(name)
+
+
+def _threshold(option: str, evidence: Evidence, risk: float, certainty: float) -> float:
+    """Return the confidence above which rows are answered, and print what that promises."""
+    promise = _promise(option, evidence, risk, certainty)
+    say(f"{option}: {_sentence(promise, certainty)}", error=True)
+    return promise.threshold
+
+
+def _sentence(promise: Abstention, certainty: float) -> str:
     """Return what a promise says."""
     above = "all" if promise.threshold < 0 else f"those with a confidence above {promise.threshold:.4f}"
     return (
-        f"of {promise.rows:,} independent {rows} of the reported split, {above} are answered:"
+        f"of {promise.rows:,} independent rows of the reported split, {above} are answered:"
         f" {promise.answered:,} ({promise.coverage:.1%}), {promise.wrong:,} of them wrong. So at most"
         f" {100 * promise.risk:.3g} % of the answers to new rows of the same kind are wrong, with"
         f" {100 * certainty:.3g} % certainty."
     )
 
 
-def _promise(evidence: Evidence, risk: float, certainty: float, of_what: str) -> Abstention:
+def _promise(option: str, evidence: Evidence, risk: float, certainty: float) -> Abstention:
+    """Return the promise; where it cannot be made, the error has the lowest risk that can be promised."""
     try:
         return promised_abstention(evidence, risk, certainty)
     except NoPromiseError as error:
@@ -111,4 +127,4 @@ def _promise(evidence: Evidence, risk: float, certainty: float, of_what: str) ->
                 f"The lowest risk that these rows can promise is {possible.risk:.3g}, with"
                 f" {possible.coverage:.0%} of them answered; or label more rows of the reported split."
             )
-        raise StageError(f"--risk{of_what}: {error}.", hint) from None
+        raise StageError(f"{option}: {error}.", hint) from None

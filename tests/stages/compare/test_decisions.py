@@ -80,7 +80,7 @@ def test_interval_of_a_number_is_made_by_rows_that_chose_nothing():
 def test_costs_name_classes_of_the_data():
     record = cost_record(CostParams(error=2.0, of={"fraud": {"ok": 50.0}}), TASK)
     assert record.errors == {"fraud": {"ok": 50.0}, "ok": {"fraud": 2.0}}
-    with pytest.raises(ParamsError, match="'spam' is no class of the data: fraud, ok"):
+    with pytest.raises(ParamsError, match="'spam' is not a class of the data: fraud, ok"):
         cost_record(CostParams(of={"spam": {"ok": 5.0}}), TASK)
     with pytest.raises(ParamsError, match=r"data\.task is multilabel"):
         cost_record(CostParams(), Multilabel(("a", "b")))

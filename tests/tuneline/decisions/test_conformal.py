@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tuneline.calibration.conformal import half_width
+from tuneline.decisions.conformal import half_width
 
 
 def test_nine_of_ten_new_numbers_are_within_the_interval():
