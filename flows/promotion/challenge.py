@@ -223,7 +223,7 @@ def _predicted(pipeline: Pipeline, model: FetchedModel, rows: Path) -> NDArray[A
     target = rows.with_name(f"{model.version.name}-new-rows.parquet")
     command = ["tuneline", "predict", str(rows), "--model", str(model.folder), "--output", str(target)]
     pipeline.programs.run(
-        [*command, "--bad-rows", "stop"], f"Predicting with {model.version.name}", pipeline.on_line
+        [*command, "--bad-rows", "stop", "--plain"], f"Predicting with {model.version.name}", pipeline.on_line
     )
     predictions = read_table(target)
     if "label" not in predictions.column_names:

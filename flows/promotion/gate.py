@@ -445,7 +445,7 @@ def _production_predictions(
     for rows in SplitReader.open(root / RAW, reported_split(root), made_by="download").paths:
         target = temporary / f"{production.name}-{rows.name}"
         command = ["tuneline", "predict", str(rows)]
-        command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop"]
+        command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop", "--plain"]
         message = f"Predicting {rows.name} with {production.name}"
         pipeline.programs.run(command, message, pipeline.on_line)
         column = task.prediction_column

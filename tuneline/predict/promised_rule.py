@@ -7,7 +7,7 @@ from pathlib import Path
 from tuneline.decisions.evidence import Evidence
 from tuneline.onnx.evidence_file import published_evidence
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.predict.answer_rule import AnswerRule
+from tuneline.predict.answer_rule import PLAIN, AnswerRule
 from tuneline.promises.abstention import Abstention, NoPromiseError, lowest_risk, promised_abstention
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
@@ -49,17 +49,27 @@ class RequiredRisk:
         return self.risk is not None or bool(self.class_risks)
 
 
-def promised_rule(model: TextClassifier, file: Path, required: RequiredRisk) -> AnswerRule:
+def promised_rule(
+    model: TextClassifier, file: Path, required: RequiredRisk, *, plain: bool = False
+) -> AnswerRule:
     """Return the rule that keeps what is required, and print what it promises.
 
     Args:
         model: The model.
         file: Its file.
         required: What is required of its answers.
+        plain: True for the most probable class of each row, whatever errors cost.
 
     Raises:
         StageError: It cannot be promised, or the labels of the model are numbers.
     """
+    if plain and required:
+        raise StageError(
+            "--plain: every row gets an answer, and a promise leaves out some.",
+            "Leave out one of the options.",
+        )
+    if plain:
+        return PLAIN
     if not required:
         return AnswerRule(model.costs)
     if not model.task.has_classes:

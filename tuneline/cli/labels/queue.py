@@ -218,7 +218,10 @@ def scored_predictions(scored: ScoredFile, task: Task) -> Iterator[NumberedPredi
             for batch in file.iter_batches(columns=["row", label, *classes]):
                 for values in batch.to_pylist():
                     probabilities = {name.removeprefix(PROBABILITY): values[name] for name in classes}
-                    yield values["row"], cell_text(task, values[label]), probabilities
+                    answer = values[label]
+                    if answer is None and task.one_class:  # the model was to give none
+                        answer = max(probabilities, key=lambda name: probabilities[name])
+                    yield values["row"], cell_text(task, answer), probabilities
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{scored.path} cannot be read: {error}") from None
 

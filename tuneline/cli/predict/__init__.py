@@ -126,6 +126,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     certainty: Annotated[
         float, typer.Option(min=0.5, max=0.9999, help="Probability with which --risk and --class-risk hold")
     ] = CERTAINTY,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="The most probable class of each row, whatever errors cost")
+    ] = False,
     engine: Annotated[
         Literal["local", "ray"],
         typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)"),
@@ -189,7 +192,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     )
 
     # predictions
-    rule = promised_rule(classifier, choice.file(), RequiredRisk.parse(risk, class_risk or (), certainty))
+    required = RequiredRisk.parse(risk, class_risk or (), certainty)
+    rule = promised_rule(classifier, choice.file(), required, plain=plain)
     options = StreamOptions(
         batch_size,
         window,
