@@ -29,9 +29,10 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
+from tuneline.onnx.row_windows import windows
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.predict.streaming import StreamOptions, predict_rows, windows
+from tuneline.predict.streaming import StreamOptions, predict_rows
 from tuneline.predict.writing import OutputColumns, PredictionOutput, open_writer
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.jsonl import JSONL
@@ -103,7 +104,7 @@ def same_batches(model: TextClassifier, path: Path) -> Iterator[Batch]:
     rows = [
         Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))
     ]
-    for window in windows(iter(rows), BATCH, WINDOW):
+    for window in windows(iter(rows), BATCH, WINDOW, lambda row: row.characters):
         encoded = model.encode([row.texts for row in window])
         for batch in length_sorted_batches(encoded.lengths, BATCH):
             yield encoded.pad(batch, model.pad_token_id)

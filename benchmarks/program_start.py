@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from tuneline import TextClassifier
 model = TextClassifier.load(Path(sys.argv[1]), threads=1)
-model.predict([("parcel missing", "it never came")], batch_size=32)
+model.predict_one(("parcel missing", "it never came"))
 """
 
 

@@ -47,7 +47,7 @@ def judged_rows(
         for start in range(0, len(rows), rows_at_a_time):
             part = rows[start : start + rows_at_a_time]
             texts = [tuple(str(row[name] or "") for name in model.text_columns) for row in part]
-            scores.append(model.predict(texts, batch_size=32))
+            scores.append(model.outputs(model.encode(texts), batch_size=32))
             step.advance(len(part))
     answers = answers_of(model.task, np.concatenate(scores), model.costs)
     names = np.array(model.task.class_names)

@@ -32,7 +32,9 @@ def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_fact
     project = published_pipeline(tmp_path_factory, "classification", columns=columns)
     names = run_example(project, monkeypatch, "enable_padding")
     deployed = TextClassifier.load(project / "models/onnx", threads=1)
-    np.testing.assert_allclose(names["probabilities"], deployed.predict(names["rows"], 8), atol=1e-5)
+    np.testing.assert_allclose(
+        names["probabilities"], deployed.outputs(deployed.encode(names["rows"]), 8), atol=1e-5
+    )
     threads = names["session"].get_session_options().intra_op_num_threads
     assert threads == len(os.sched_getaffinity(0))
 
@@ -46,8 +48,8 @@ def test_example_with_the_project_prints_a_class(tmp_path_factory, monkeypatch, 
 
 def test_three_lines_of_a_program_predict(tmp_path_factory, monkeypatch):
     project = published_pipeline(tmp_path_factory, "classification", columns=("subject", "body"))
-    names = run_example(project, monkeypatch, "probabilities = TextClassifier")
-    np.testing.assert_allclose(names["probabilities"].sum(axis=1), [1])
+    names = run_example(project, monkeypatch, "prediction = TextClassifier")
+    assert names["prediction"].label in names["prediction"].scores
 
 
 def test_examples_refuse_another_number_of_texts(tmp_path_factory, monkeypatch):

@@ -11,6 +11,8 @@ from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.probabilities import likelihoods
 from tuneline.tasks.task import Labels
 
+ANSWERED = -1.0
+"""Threshold that every confidence is above."""
 Scores = NDArray[np.float64]
 """Probabilities or numbers, as ``Task.scores`` has them, ``(rows, outputs)``."""
 

@@ -1,25 +1,35 @@
 """An exported model with its tokenizer: texts in, probabilities or numbers out."""
 
+import importlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from tuneline.decisions.answer_rule import AnswerRule
 from tuneline.decisions.costs import CostRule
 from tuneline.model.batches import RowWindows, TokenizedRows
-from tuneline.model.encoding import InputEncoder, flat_array
+from tuneline.model.encoding import EncodingError, InputEncoder, flat_array
 from tuneline.model.long_text import LongText, longer_text
 from tuneline.model.row_offsets import row_offsets
+from tuneline.onnx.prediction import Prediction, answer_fields
+from tuneline.onnx.program_rows import ProgramRow, characters_of, texts_of_rows
+from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW, windows
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import TokenizerRecord, exported_file, model_record
 from tuneline.onnx.window_support import window_support
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import TASKS, Task
+
+PROMOTED_MODELS = "tuneline.repository.promoted_models"
+"""Module that finds the models of the registry."""
+VERSION_DIGITS = 12
+"""Hexadecimal digits of a hash that name a model which is no version of the registry."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +60,32 @@ class TextClassifier:
 
     ::
 
-        model = TextClassifier.load(Path("models/onnx"))
-        probabilities = model.predict([("where is my parcel",)], batch_size=32)
-        class_names = model.task.names
+        model = TextClassifier.load("models/onnx")
+        prediction = model.predict_one("where is my parcel")
+        print(prediction.label, prediction.probability)
+
+    Threads may share it: predicting changes nothing in it.
+
+    Attributes:
+        text_columns: The columns of a row that it reads.
+        task: What it predicts.
+        rule: Which rows get an answer.
+        pad_token_id: Token id that fills the shorter rows of a batch.
+        classifier: The ONNX model.
+        encoder: The tokenizer.
+        version: What predictions name as their model.
     """
 
     text_columns: tuple[str, ...]
     task: Task
-    costs: CostRule | None
+    rule: AnswerRule
     pad_token_id: int
     classifier: OnnxClassifier
     encoder: InputEncoder
+    version: str
 
     @classmethod
-    def load(cls, path: Path, precision: str | None = None, threads: int | None = None) -> Self:
+    def load(cls, path: Path | str, precision: str | None = None, threads: int | None = None) -> Self:
         """Load a model that this project exported, with the tokenizer beside it.
 
         Args:
@@ -74,7 +96,7 @@ class TextClassifier:
         Raises:
             StageError: A file of the model is missing or damaged, or its metadata cannot be used.
         """
-        file = exported_file(path, precision)
+        file = exported_file(Path(path), precision)
         record = model_record(file)
         classifier = OnnxClassifier(file, threads)
         metadata = classifier.metadata
@@ -92,7 +114,7 @@ class TextClassifier:
             return cls(
                 text_columns=tuple(text_columns),
                 task=task.with_decisions(record.decisions or {}),
-                costs=costs,
+                rule=AnswerRule(costs),
                 pad_token_id=int(metadata["pad_token_id"]),
                 classifier=classifier,
                 encoder=InputEncoder(
@@ -102,12 +124,42 @@ class TextClassifier:
                     long_text,
                     tokenizer.truncation_side,
                 ),
+                version=record.sha256[file.name][:VERSION_DIGITS],
             )
         except Exception as error:  # errors of the library tokenizers have no class of their own
             problem = (
                 f"{file} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
             )
             raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
+
+    @classmethod
+    def production(
+        cls,
+        repository: Path | str = ".",
+        precision: str | None = None,
+        threads: int | None = None,
+        *,
+        stage: str = "production",
+    ) -> Self:
+        """Load the model that is in production, whose predictions name its version.
+
+        It needs git, and DVC unless the files are in the cache of a checkout.
+
+        Args:
+            repository: Folder of a checkout, or the address of a repository.
+            precision: As for ``load``.
+            threads: As for ``load``.
+            stage: Stage of the registry.
+
+        Raises:
+            StageError: No model is in the stage, or its files cannot be fetched or are damaged.
+        """
+        # Loaded by name, as it is no part of what stages and programs with a folder of models depend on: it
+        # reads tags and DVC's files.
+        models = importlib.import_module(PROMOTED_MODELS).ModelRepository(str(repository))
+        version = models.version(stage)
+        with models.files(version) as folder:
+            return replace(cls.load(folder, precision, threads), version=version.name)
 
     @property
     def max_length(self) -> int:
@@ -220,6 +272,61 @@ class TextClassifier:
         _, end = encoding.offsets[tokens.stop - 1]
         return row[text][start:end]
 
-    def predict(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> NDArray[np.float64]:
-        """Predict rows of one or two texts; the result is the one of ``outputs``."""
-        return self.outputs(self.encode(texts), batch_size)
+    def predict_one(self, row: ProgramRow) -> Prediction:
+        """Predict one row: a text, a tuple of as many texts as the model reads, or a mapping.
+
+        Raises:
+            DataError: As ``predict``.
+        """
+        (prediction,) = self.predict([row])
+        return prediction
+
+    def predict(self, rows: Any, batch_size: int = BATCH_SIZE) -> list[Prediction]:
+        """Predict rows as ``tuneline predict`` does.
+
+        Args:
+            rows: A list or another iterable of rows, each as for ``predict_one``; or a table of pandas or
+                Arrow with the columns of the model.
+            batch_size: Rows of a forward pass at most; rows of similar length share one.
+
+        Raises:
+            DataError: A row or a column is missing, is no text, or has only white space; or the tokenizer
+                cannot encode it.
+        """
+        predictions: list[Prediction] = []
+        texts = texts_of_rows(rows, self.text_columns)
+        for window in windows(texts, batch_size, WINDOW, characters_of):
+            try:
+                encoded = self.encode(window)
+            except EncodingError as error:
+                raise error.at(f"rows[{len(predictions) + error.row}]") from None
+            truncated = self._truncated_rows(window, encoded)
+            predictions += self.predictions(self.outputs(encoded, batch_size), truncated)
+        return predictions
+
+    def _truncated_rows(self, texts: Sequence[tuple[str, ...]], encoded: EncodedRows) -> NDArray[np.bool_]:
+        """Return which rows are longer than what the model reads, ``(rows,)``: mostly none is."""
+        truncated = np.zeros(len(texts), bool)
+        if encoded.truncated == 0:
+            return truncated
+        for row in np.flatnonzero(encoded.lengths >= self.max_length).tolist():
+            truncated[row] = self.encode([texts[row]]).truncated
+        return truncated
+
+    def predictions(self, scores: NDArray[np.float64], truncated: NDArray[np.bool_]) -> list[Prediction]:
+        """Return the predictions for rows.
+
+        Args:
+            scores: What ``outputs`` returned for them.
+            truncated: Which are longer than what the model reads, ``(rows,)``.
+        """
+        answers = self.rule.answers(self.task, scores)
+        reasons = self.rule.reasons(answers)
+        predictions = []
+        for number, fields in enumerate(answer_fields(self.task, scores, answers)):
+            reason = reasons[number]
+            if reason is not None:
+                fields.update(label=None, labels=None)  # so that no program takes it for an answer
+            is_truncated = bool(truncated[number])
+            predictions.append(Prediction(self.version, reason=reason, truncated=is_truncated, **fields))
+        return predictions

@@ -4,9 +4,5 @@ from typing import Literal
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of the output."""
-BATCH_SIZE = 32
-"""Default rows per forward pass."""
-WINDOW = 4096
-"""Default rows in memory."""
 BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
 """Options that leave out bad rows and limit their share, for messages."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.decisions.evidence import Evidence
 from tuneline.onnx.evidence_file import published_evidence
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.predict.answer_rule import PLAIN, AnswerRule
 from tuneline.promises.abstention import Abstention, NoPromiseError, lowest_risk, promised_abstention
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
@@ -71,7 +71,7 @@ def promised_rule(
     if plain:
         return PLAIN
     if not required:
-        return AnswerRule(model.costs)
+        return model.rule
     if not model.task.has_classes:
         raise StageError(
             "--risk: the labels of this model are numbers, which are never exactly right.",
@@ -90,7 +90,7 @@ def promised_rule(
         number = _class_number(model, name)
         option = f"--class-risk of answers {name!r}"
         class_thresholds[number] = _threshold(option, evidence.of_class(number), risk, required.certainty)
-    return AnswerRule(model.costs, threshold, class_thresholds)
+    return AnswerRule(model.rule.costs, threshold, class_thresholds)
 
 
 def _class_number(model: TextClassifier, name: str) -> int:

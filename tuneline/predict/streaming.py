@@ -5,21 +5,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
+from tuneline.onnx.row_windows import windows
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.predict.answer_rule import PLAIN, AnswerRule
 from tuneline.predict.skipped_rows import RowReport
 from tuneline.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import Input
 from tuneline.runtime.terminal import progress, say
-
-WINDOW_CHARACTERS = 1 << 22
-"""Characters from which a window has no more rows, however few it has.
-
-A tokenizer takes about 60 bytes of memory for each character.
-"""
 
 
 @dataclass(frozen=True)
@@ -154,8 +149,10 @@ def predict_rows(
     """
     predicted = truncated = 0
     position = source.position  # bytes of a text file that were read; None where rows are counted
+    readable = good_rows(source, bad, report=report)
+    groups = windows(readable, options.batch_size, options.window, lambda row: row.characters)
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
-        for rows in windows(good_rows(source, bad, report=report), options.batch_size, options.window):
+        for rows in groups:
             texts = [row.texts for row in rows]
             try:
                 encoded = model.encode(texts)
@@ -176,27 +173,6 @@ def predict_rows(
                 step.detail = ""
     bad.check(predicted)
     return TaskResult(predicted, truncated=truncated)
-
-
-def windows(rows: Iterator[Row], first_size: int, max_size: int) -> Iterator[list[Row]]:
-    """Yield windows of rows, each twice as large as the one before.
-
-    The first one has ``first_size`` rows and none has more than ``max_size``. Where rows are long, a window
-    has fewer: it ends with ``WINDOW_CHARACTERS``.
-    """
-    size = min(first_size, max_size)
-    window = []
-    characters = 0
-    for row in rows:
-        window.append(row)
-        characters += row.characters
-        if len(window) == size or characters >= WINDOW_CHARACTERS:
-            yield window
-            size = min(2 * size, max_size)
-            window = []
-            characters = 0
-    if window:
-        yield window
 
 
 def good_rows(source: InputRows, bad: BadRows, *, report: bool = True) -> Iterator[Row]:

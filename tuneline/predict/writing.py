@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.tables import ROW_GROUP
+from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.predict import Kind
-from tuneline.predict.answer_rule import PLAIN, AnswerRule
 from tuneline.predict.prediction_columns import (
     cell_text,
     json_prediction,

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.decisions.answers import ANSWERED
 from tuneline.decisions.evidence import Evidence, JudgedAnswers
 
-ANSWERED = -1.0
-"""Threshold that every confidence is above."""
 STARTS = 60
 """Numbers of rows of which one is the first to be tested."""
 

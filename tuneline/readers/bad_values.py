@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.readers.label_values import ValueProblemError
-from tuneline.readers.rows import BadRows, RowProblem, text_problem
+from tuneline.readers.row_texts import text_problem
+from tuneline.readers.rows import BadRows, RowProblem
 
 
 class BadValues:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tuneline.readers.rows import RowProblem, check_columns, text_problem
+from tuneline.readers.row_texts import text_problem, type_or_blank_problem
+from tuneline.readers.rows import RowProblem, check_columns
 from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.readers.text import TextLines
 
@@ -84,15 +85,10 @@ class InputColumns:
         return Row(number, texts, {name: used[name] for name in self.kept})
 
     def _text_problem(self, values: Mapping[str, Any], line: int) -> RowProblem | None:
-        hint = "Every row needs text; --text names another column."
-        for name in self.texts:
-            if not isinstance(values[name], str):
-                return RowProblem(line, text_problem(values[name], name) or "", hint)
-        if any(values[name].strip() for name in self.texts):
+        message = type_or_blank_problem({name: values[name] for name in self.texts})
+        if message is None:
             return None
-        # A row without text is refused in training as well.
-        columns = " and ".join(map(repr, self.texts))
-        return RowProblem(line, f"column {columns}: no text, or only white space", hint)
+        return RowProblem(line, message, "Every row needs text; --text names another column.")
 
     @staticmethod
     def _encoding_problem(values: Mapping[str, Any], line: int, lines: TextLines | None) -> RowProblem | None:

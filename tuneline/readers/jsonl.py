@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tuneline.core.tables import ROW_GROUP
-from tuneline.readers.rows import BadRows, RowProblem, json_type, missing_column
+from tuneline.readers.row_texts import json_type
+from tuneline.readers.rows import BadRows, RowProblem, missing_column
 from tuneline.readers.tables import (
     FileTable,
     Format,

@@ -19,7 +19,7 @@ from tuneline.readers.label_values import (
     label_number,
     plain_text,
 )
-from tuneline.readers.rows import json_type
+from tuneline.readers.row_texts import json_type
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError
 

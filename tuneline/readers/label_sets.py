@@ -28,7 +28,7 @@ from tuneline.readers.label_columns import (
 )
 from tuneline.readers.label_values import ValueProblemError, class_name, declared_class, plain_text
 from tuneline.readers.parquet import is_list
-from tuneline.readers.rows import json_type, text_problem
+from tuneline.readers.row_texts import json_type, text_problem
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks.multilabel import NO_LABELS, UNFILLED

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.readers.rows import json_type
+from tuneline.readers.row_texts import json_type
 from tuneline.tasks.task import UNLABELLED
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -16,7 +16,8 @@ from tuneline.readers.joined_rows import join_rows
 from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
 from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
 from tuneline.readers.label_values import USUAL_NUMBERS, NumberFormat, group_name
-from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns, text_problem
+from tuneline.readers.row_texts import text_problem
+from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns
 from tuneline.readers.tables import FileTable, ValueBatch
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Task

@@ -4,7 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import first_lines, listed
@@ -117,27 +117,6 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
     if not matches:
         return ""
     return f"; the nearest is {matches[0]!r}"
-
-
-def json_type(value: Any) -> str:
-    """Name the type of a JSON value, with its article."""
-    if value is None:
-        return "null"
-    names = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
-    return names.get(type(value), "an object")
-
-
-def text_problem(value: Any, column: str) -> str | None:
-    """Return why a JSON or Arrow value of a column cannot be used as text, or ``None`` if it can."""
-    if not isinstance(value, str):
-        return f"column {column!r} is {json_type(value)}, not text"
-    # Most texts are ASCII, which costs less to test than to encode.
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            return f"column {column!r} has an unpaired surrogate, \\u{ord(value[error.start]):04x}"
-    return None
 
 
 Action = Literal["stop", "skip"]

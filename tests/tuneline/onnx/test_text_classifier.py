@@ -79,8 +79,8 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
     batch_size=st.integers(1, 5),
 )
 def test_sorting_by_length_changes_neither_order_nor_predictions(deployed, pairs, batch_size):
-    alone = np.concatenate([deployed.predict([pair], 1) for pair in pairs])
-    np.testing.assert_allclose(deployed.predict(pairs, batch_size), alone, atol=2e-6)
+    alone = np.concatenate([deployed.outputs(deployed.encode([pair]), 1) for pair in pairs])
+    np.testing.assert_allclose(deployed.outputs(deployed.encode(pairs), batch_size), alone, atol=2e-6)
 
 
 def test_special_token_in_a_text_is_text_as_in_training(deployed, trained_tokenizer):

@@ -19,7 +19,6 @@ PROGRAM = """
 import json
 import sys
 from importlib.metadata import distributions
-from pathlib import Path
 
 import numpy as np
 from tuneline import TextClassifier
@@ -27,9 +26,9 @@ from tuneline.tasks import Multilabel
 
 answers = {}
 for folder in sys.argv[1:]:
-    model = TextClassifier.load(Path(folder), threads=1)
+    model = TextClassifier.load(folder, threads=1)
     texts = [("parcel " * 40, "the parcel never came"), ("invoice", "")]
-    answers[folder] = model.predict(texts, batch_size=32).tolist()
+    answers[folder] = [vars(row) for row in model.predict(texts)]
 several = Multilabel(("a", "b")).scores(np.array([[0.5, -3]], np.float32))
 installed = sorted(package.name for package in distributions())
 print(json.dumps({"answers": answers, "several": several.tolist(), "installed": installed}))
@@ -77,6 +76,6 @@ def test_program_predicts_with_four_packages_and_their_dependencies(python, tmp_
 
     texts = [("parcel " * 40, "the parcel never came"), ("invoice", "")]
     for folder in folders:
-        expected = TextClassifier.load(Path(folder), threads=1).predict(texts, batch_size=32)
-        assert np.array_equal(printed["answers"][folder], expected)
+        expected = TextClassifier.load(folder, threads=1).predict(texts)
+        assert printed["answers"][folder] == json.loads(json.dumps([vars(row) for row in expected]))
     np.testing.assert_allclose(printed["several"], [[0.6224593312018546, 0.04742587317756678]], rtol=1e-15)

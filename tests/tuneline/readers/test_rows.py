@@ -1,8 +1,6 @@
-import math
-
 import pytest
 
-from tuneline.readers.rows import check_columns, nearest, text_problem
+from tuneline.readers.rows import check_columns, nearest
 from tuneline.runtime.errors import DataError
 
 REQUIRED = {"text": "data.text_columns", "label": "data.label_column"}
@@ -32,21 +30,3 @@ def test_duplicate_required_column_is_refused():
 @pytest.mark.parametrize(("name", "expected"), [("lable", "; the nearest is 'label'"), ("xyz", "")])
 def test_nearest_name_is_given_only_if_it_is_similar(name, expected):
     assert nearest(name, ["text", "label"]) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        ("text", None),
-        ("", None),
-        ("né 東京 🙂", None),
-        (7, "column 'body' is a number, not text"),
-        (None, "column 'body' is null, not text"),
-        (math.nan, "column 'body' is a number, not text"),
-        (["a"], "column 'body' is a list, not text"),
-        ("half an emoji \ud83d", "column 'body' has an unpaired surrogate, \\ud83d"),
-    ],
-    ids=["ascii", "empty", "unicode", "number", "null", "nan", "list", "surrogate"],
-)
-def test_value_that_is_not_text_is_a_problem(value, problem):
-    assert text_problem(value, "body") == problem

@@ -31,12 +31,12 @@ from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import Metric
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.records import ExportRecord
+from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
-from tuneline.predict import BATCH_SIZE, WINDOW
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.skipped_rows import RowReport
 from tuneline.readers.label_values import written_classes

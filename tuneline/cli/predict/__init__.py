@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from tuneline.predict import BAD_ROW_OPTIONS, BATCH_SIZE, WINDOW, Kind
+from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
+from tuneline.predict import BAD_ROW_OPTIONS, Kind
 from tuneline.promises import CERTAINTY
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
 from tuneline.runtime.errors import StageError, refusing

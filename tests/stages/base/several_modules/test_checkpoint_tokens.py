@@ -90,4 +90,4 @@ def test_every_stage_reads_the_tokens_of_the_checkpoint(family, tmp_path, monkey
     deployed = TextClassifier.load(tmp_path / "models/candidates", threads=1)
     encoded = deployed.encode(ROWS)
     assert encoded.values["input_ids"].tolist() == [number for row in expected for number in row]
-    assert deployed.predict(ROWS, 8).shape == (len(ROWS), 2)
+    assert deployed.outputs(deployed.encode(ROWS), 8).shape == (len(ROWS), 2)

@@ -1,4 +1,4 @@
-"""Which rows ``tuneline predict`` answers: by what errors cost, and by what is promised."""
+"""Which rows are answered: by what errors cost, and by what is promised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.decisions.answers import Answers, answers_of
+from tuneline.decisions.answers import ANSWERED, Answers, answers_of
 from tuneline.decisions.costs import CostRule
-from tuneline.promises.abstention import ANSWERED
 from tuneline.tasks import Task
 
 

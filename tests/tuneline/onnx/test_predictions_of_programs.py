@@ -1,0 +1,153 @@
+"""``TextClassifier.predict``: rows as programs have them, and the answers of the command."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.exported_pipeline import published_pipeline
+from tests.small_pipeline import WORDS
+from tuneline import TextClassifier
+from tuneline.decisions.answer_rule import AnswerRule
+from tuneline.onnx.prediction import Prediction
+from tuneline.predict.streaming import StreamOptions, predict_file
+from tuneline.predict.writing import PredictionOutput
+from tuneline.readers.formats import FORMATS
+from tuneline.readers.inputs import InputColumns
+from tuneline.readers.rows import BadRowPolicy
+from tuneline.readers.tables import Input
+from tuneline.runtime.errors import DataError
+
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map(" ".join)
+PAIRS = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=70)
+"""As many as several windows of the command have."""
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    return TextClassifier.load(
+        published_pipeline(tmp_path_factory, "classification") / "models/onnx", threads=1
+    )
+
+
+@pytest.fixture(scope="module")
+def int8(tmp_path_factory):
+    folder = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
+    return TextClassifier.load(folder, "int8", threads=1)
+
+
+@settings(max_examples=15)
+@given(pairs=PAIRS, batch_size=st.sampled_from([1, 4, 32]))
+@pytest.mark.parametrize("precision", ["deployed", "int8"])
+def test_predictions_are_those_of_the_command_to_the_last_digit(
+    request, tmp_path_factory, precision, pairs, batch_size
+):
+    """int8 and padding make the digits of a row depend on its batch, so that the batches must be the same."""
+    model = request.getfixturevalue(precision)
+    folder = tmp_path_factory.mktemp("predicted")
+    file = folder / "in.jsonl"
+    file.write_text("".join(json.dumps({"subject": a, "body": b}) + "\n" for a, b in pairs))
+    source = Input(file, FORMATS["jsonl"].usual)
+    options = StreamOptions(batch_size, 4096, BadRowPolicy("stop"), rule=model.rule)
+    columns = InputColumns(("subject", "body"), ())
+    predict_file(model, source, columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)
+    expected = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+    predictions = model.predict(pairs, batch_size)
+    assert [row["label"] for row in expected] == [row.label for row in predictions]
+    rounded = [{name: round(value, 6) for name, value in row.scores.items()} for row in predictions]
+    assert [row["probabilities"] for row in expected] == rounded
+
+
+def test_all_forms_of_rows_have_the_same_predictions(deployed):
+    pairs = [("parcel missing", "it never came"), ("invoice", "")]
+    records = [{"subject": subject, "body": body, "more": 1} for subject, body in pairs]
+    table = pd.DataFrame(records)
+    expected = deployed.predict(pairs)
+    assert deployed.predict(iter(pairs)) == expected
+    assert deployed.predict(records) == expected
+    assert deployed.predict(table) == expected
+    assert deployed.predict(pa.Table.from_pandas(table)) == expected
+    assert deployed.predict_one(pairs[0]) == deployed.predict(pairs[:1])[0]
+    assert deployed.predict([]) == []
+
+
+def test_one_text_is_a_row_of_a_model_of_one_text(tmp_path_factory):
+    folder = published_pipeline(tmp_path_factory, "classification", columns=("body",)) / "models/onnx"
+    model = TextClassifier.load(folder)
+    expected = model.predict_one("the parcel never came")
+    assert isinstance(expected, Prediction)
+    assert model.predict(["the parcel never came"]) == [expected]
+    assert model.predict(pd.Series(["the parcel never came"])) == [expected]
+    with pytest.raises(DataError, match=r"rows\[0\]: 2 texts, but the model reads 1"):
+        model.predict_one(("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("a", "b"), ("a",)], r"rows\[1\]: 1 text, but the model reads 2"),
+        ([("a", "b"), "text"], r"rows\[1\]: 1 text, but the model reads 2"),
+        ([("a", None)], r"rows\[0\]: column 'body' is null, not text"),
+        ([(" ", "\t")], r"rows\[0\]: column 'subject' and 'body': no text, or only white space"),
+        ([("a", "\udfff")], r"rows\[0\]: column 'body' has an unpaired surrogate"),
+        ([{"subject": "a"}], r"rows\[0\]: no column 'body'"),
+        (pd.DataFrame({"subject": ["a"]}), "the table has 0 columns 'body'"),
+        (pd.DataFrame([["a", "b"]], columns=["body", "body"]), "the table has 0 columns 'subject'"),
+        (pa.table({"subject": ["a"]}), "the table has 0 columns 'body'"),
+        ("a text", "str: not several rows"),
+        ({"subject": "a", "body": "b"}, "dict: not several rows"),
+        (7, "int: not several rows"),
+    ],
+)
+def test_row_that_is_none_is_named(deployed, rows, message):
+    with pytest.raises(DataError, match=message):
+        deployed.predict(rows)
+
+
+def test_long_row_is_marked_alone(deployed):
+    short = ("parcel", "came")
+    long = ("parcel " * 600, "came")
+    assert [row.truncated for row in deployed.predict([short, long, short])] == [False, True, False]
+
+
+def test_row_without_an_answer_has_a_reason_and_no_label(deployed):
+    unsure = replace(deployed, rule=AnswerRule(threshold=0.9999999))
+    prediction = unsure.predict_one(("parcel", "came"))
+    assert prediction.abstained
+    assert prediction.label is None
+    assert "is not above" in prediction.reason
+    assert prediction.scores == deployed.predict_one(("parcel", "came")).scores
+
+
+def test_regression_has_a_number(tmp_path_factory):
+    folder = published_pipeline(tmp_path_factory, "regression") / "models/onnx"
+    model = TextClassifier.load(folder)
+    prediction = model.predict_one(("a", "b"))
+    assert prediction.label is prediction.probability is None
+    assert prediction.scores == {}
+    low, high = prediction.interval
+    assert low < prediction.number < high
+
+
+def test_threads_share_a_model(deployed):
+    pairs = [(word, other) for word in WORDS for other in WORDS[:5]]
+    expected = [deployed.predict_one(pair) for pair in pairs]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(deployed.predict_one, pairs)) == expected
+
+
+def test_version_is_the_start_of_the_hash_of_the_file(tmp_path_factory, deployed):
+    folder = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
+    printed = subprocess.run(["sha256sum", folder / "model.onnx"], capture_output=True, text=True, check=True)
+    assert deployed.predict_one(("a", "b")).version == printed.stdout[:12]
+    code = f"from tuneline import TextClassifier; print(TextClassifier.load({str(folder)!r}, 'int8').version)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() != printed.stdout[:12]

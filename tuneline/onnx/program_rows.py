@@ -1,0 +1,90 @@
+"""Rows as a program has them, for a model of one text or of a pair.
+
+A text is a row, and so are a tuple of as many texts as the model reads, and a mapping that has its columns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tuneline.readers.row_texts import row_problem
+from tuneline.runtime.errors import DataError
+
+ProgramRow = str | tuple[str, ...] | Mapping[str, Any]
+"""A row."""
+
+
+def texts_of_rows(rows: Any, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the texts of several rows.
+
+    Args:
+        rows: An iterable of rows, or a table of pandas or Arrow.
+        columns: The columns that the model reads.
+
+    Raises:
+        DataError: A row or column is missing, or is no text; it names both.
+    """
+    table = _table_rows(rows, columns)
+    if table is not None:
+        rows = table
+    elif isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
+        raise DataError(
+            f"{type(rows).__name__}: not several rows.", f"{_expected(columns)} One row: predict_one."
+        )
+
+    texts = []
+    for number, row in enumerate(rows):
+        values = _values(row, columns, f"rows[{number}]")
+        problem = row_problem(values)
+        if problem is not None:
+            raise DataError(f"rows[{number}]: {problem}.", _expected(columns))
+        texts.append(tuple(values.values()))
+    return texts
+
+
+def characters_of(texts: tuple[str, ...]) -> int:
+    """Return the length of all texts of a row."""
+    return sum(map(len, texts))
+
+
+def _table_rows(table: Any, columns: tuple[str, ...]) -> Iterable[tuple[Any, ...]] | None:
+    """Return the rows of a table of Arrow or pandas; ``None`` if this is no table.
+
+    Neither library is imported: a program that has a table has its library.
+    """
+    # Arrow's tables have names of columns; those of pandas have columns, which are no method.
+    is_arrow = hasattr(table, "column_names")
+    names = list(table.column_names) if is_arrow else getattr(table, "columns", None)
+    if names is None or callable(names):
+        return None
+    names = list(names)
+    for column in columns:
+        if names.count(column) != 1:
+            raise DataError(
+                f"the table has {names.count(column)} columns {column!r}; it has {names}.", _expected(columns)
+            )
+    if is_arrow:
+        return zip(*(table.column(column).to_pylist() for column in columns), strict=True)
+    return zip(*(table[column].tolist() for column in columns), strict=True)
+
+
+def _values(row: object, columns: tuple[str, ...], place: str) -> dict[str, Any]:
+    """Return the values of a row by column."""
+    if isinstance(row, Mapping):
+        missing = [column for column in columns if column not in row]
+        if missing:
+            raise DataError(f"{place}: no column {missing[0]!r}.", _expected(columns))
+        return {column: row[column] for column in columns}
+
+    values: Sequence[object] = row if isinstance(row, (tuple, list)) else (row,)
+    if len(values) != len(columns):
+        texts = "1 text" if len(values) == 1 else f"{len(values)} texts"
+        raise DataError(f"{place}: {texts}, but the model reads {len(columns)}.", _expected(columns))
+    return dict(zip(columns, values, strict=True))
+
+
+def _expected(columns: tuple[str, ...]) -> str:
+    """Say what a row is for the model."""
+    if len(columns) == 1:
+        return f"A row is a text, or a mapping with the column {columns[0]!r}."
+    names = ", ".join(map(repr, columns))
+    return f"A row is a tuple of {len(columns)} texts or a mapping with {names}."

@@ -1,0 +1,147 @@
+"""Models of the registry for programs and services: which version is in a stage, and its files.
+
+The repository is a checkout on this machine, or the address of one. Its tags decide, in the order of
+``tuneline.repository.registry``. The files of a checkout come from DVC's cache, and what the cache lacks from
+its default remote; those of an address come through DVC.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuneline.paths import ONNX
+from tuneline.repository.dvc import cached_folder, is_intact
+from tuneline.repository.git import git, lock_at, registries
+from tuneline.repository.registry import RegistryTag, RegistryTags, Version
+from tuneline.runtime.atomic_files import temporary_directory
+from tuneline.runtime.errors import StageError
+
+ARTIFACT = ONNX.name
+"""Name of the models in the registry."""
+STAGE = "production"
+"""Stage of the registry whose model serves."""
+
+
+@dataclass(frozen=True)
+class ModelRepository:
+    """A repository whose registry has models.
+
+    Attributes:
+        place: Folder of a checkout, or an address that git can clone.
+    """
+
+    place: str
+
+    @property
+    def root(self) -> Path | None:
+        """The checkout; ``None`` for an address."""
+        return Path(self.place) if Path(self.place).is_dir() else None
+
+    def tags(self) -> RegistryTags | None:
+        """Return the registry of the models; ``None`` if nothing was ever registered.
+
+        Raises:
+            StageError: Git cannot read the repository.
+        """
+        if self.root is not None:
+            return registries(self.root).get(ARTIFACT)
+        return self._remote_tags()
+
+    def version(self, stage: str = STAGE) -> Version:
+        """Return the version that is in a stage.
+
+        Raises:
+            StageError: No version is in it, or git cannot read the repository.
+        """
+        tags = self.tags()
+        version = tags.in_stage(stage) if tags else None
+        if version is None:
+            raise StageError(
+                f"{self.place}: no model is in {stage}.",
+                "`tuneline versions` lists what is registered. The flow train promotes models.",
+            )
+        return version
+
+    @contextmanager
+    def files(self, version: Version) -> Iterator[Path]:
+        """Yield a folder with the files of a version, which ends with the block.
+
+        Raises:
+            StageError: Neither the cache nor the remote has them.
+        """
+        with temporary_directory() as folder:
+            if self.root is None:
+                self._get_from_address(version, folder / ARTIFACT)
+            elif not self._link_cached(version, folder / ARTIFACT):
+                self._get_from_remote(version, folder / ARTIFACT)
+            yield folder / ARTIFACT
+
+    def _link_cached(self, version: Version, folder: Path) -> bool:
+        """Make a folder of links into DVC's cache; return False if it lacks a file or has a damaged one.
+
+        The cache has files under their hashes: links give them the names that a model's files have.
+        """
+        root = Path(self.place)
+        files = cached_folder(root, lock_at(root, version.commit), ONNX.as_posix())
+        if files is None:
+            return False
+        cached = {name: path for name, path in files.items() if path is not None and is_intact(path)}
+        if len(cached) < len(files):
+            return False
+        folder.mkdir()
+        for name, path in cached.items():
+            (folder / name).symlink_to(path.absolute())
+        return True
+
+    def _get_from_remote(self, version: Version, folder: Path) -> None:
+        """Copy the files from the DVC remote of the checkout."""
+        # Not `dvc get`, which takes a damaged copy of the remote for whole.
+        verb = ["tuneline.repository.remote", "get", version.commit, ONNX.as_posix(), str(folder.absolute())]
+        self._run([sys.executable, "-P", "-m", *verb], version, Path(self.place))
+
+    def _get_from_address(self, version: Version, folder: Path) -> None:
+        """Copy the files of another repository, whose remote DVC finds in its settings."""
+        verb = ["dvc", "get", "--rev", version.commit, "-o", str(folder), "--", self.place, ONNX.as_posix()]
+        self._run([sys.executable, "-P", "-m", *verb], version, folder.parent)
+
+    def _run(self, command: list[str], version: Version, folder: Path) -> None:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+            name = f"{ARTIFACT} {version.name} ({version.commit[:12]})"
+            raise StageError(
+                f"{self.place}: {name} cannot be fetched: {reason}",
+                "If another machine has it: `python -m flows.promotion publish` there.",
+            )
+
+    def _remote_tags(self) -> RegistryTags | None:
+        """Return the registry of a repository that is not on this machine.
+
+        The dates and messages of its tags, which decide nothing, are not known.
+        """
+        # An annotated tag is listed twice: its own object, and with ^{} the commit that it names.
+        printed = git(Path(), "ls-remote", "--tags", "--", self.place)
+        if not printed and not git(Path(), "ls-remote", "--", self.place):
+            raise StageError(
+                f"{self.place} is no folder, and git cannot list its tags.",
+                f"`git ls-remote {self.place}` says why.",
+            )
+        objects: dict[str, str] = {}
+        commits: dict[str, str] = {}
+        for line in printed.splitlines():
+            sha, _, ref = line.partition("\t")
+            name = ref.removeprefix("refs/tags/")
+            if name.endswith("^{}"):
+                commits[name.removesuffix("^{}")] = sha
+            else:
+                objects[name] = sha
+
+        tags = []
+        for name, tag_object in objects.items():
+            tag = RegistryTag.parse(name, tag_object, commits.get(name, ""))
+            if tag is not None and tag.artifact == ARTIFACT:
+                tags.append(tag)
+        return RegistryTags(ARTIFACT, tuple(tags)) if tags else None
