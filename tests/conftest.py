@@ -49,7 +49,6 @@ SERVER = {
         "promotion/test_production",
         "server/test_api",
         "server/test_crashes",
-        "server/test_connections",
         "server/test_deploy",
         "server/test_passwords",
         "server/test_sockets",

@@ -11,7 +11,7 @@ import sys
 import uvicorn
 
 from flows.server.api import create_app
-from flows.server.connections import Protocol
+from tuneline.service.connections import Protocol
 
 GRACE = 10
 """Seconds that requests in work have to end."""

@@ -3,12 +3,15 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stages.compare.decisions import ModelDecisions
 from stages.compare.tolerance import ToleranceJudgement
 from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.decisions.evidence import EVIDENCE_FILE, write_evidence
+from tuneline.onnx.probes import probe_outputs, probe_texts
+from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord, UsageRecord
 from tuneline.params import CompareParams
 from tuneline.paths import CANDIDATES, COMPARISON, ONNX
@@ -80,6 +83,19 @@ def publish_passed(
             write_evidence(folder / EVIDENCE_FILE, evidence)
             additions["evidence"] = file_hash(folder / EVIDENCE_FILE)
         write_record(folder / EXPORT_RECORD, record.model_copy(update=additions))
+        write_record(folder / EXPORT_RECORD, _with_probes(UsageRecord.read(folder / EXPORT_RECORD), folder))
+
+
+def _with_probes(record: UsageRecord, folder: Path) -> UsageRecord:
+    """Return the record of published models with the outputs of each for some rows."""
+    texts: list[tuple[str, ...]] = []
+    models = {}
+    for precision, model in record.models.items():
+        classifier = TextClassifier.load(folder, precision)
+        texts = probe_texts(classifier)
+        outputs = probe_outputs(classifier, texts)
+        models[precision] = model.model_copy(update={"probe_outputs": outputs})
+    return record.model_copy(update={"models": models, "probes": texts})
 
 
 def way_on(stopping: Sequence[str]) -> str:

@@ -32,6 +32,7 @@ from tuneline.cli import (
     predict,
     report,
     run,
+    serve,
     show,
     sweep,
     upgrade,
@@ -125,6 +126,7 @@ app.add_typer(sweep.app, name="sweep")
 app.command("explain")(explain.command)
 app.command("upgrade")(upgrade.command)
 app.command("predict")(predict.command)
+app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)
 app.add_typer(data.app, name="data")
 app.add_typer(labels.app, name="labels")

@@ -31,14 +31,20 @@ def texts_of_rows(rows: Any, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
             f"{type(rows).__name__}: not several rows.", f"{_expected(columns)} One row: predict_one."
         )
 
-    texts = []
-    for number, row in enumerate(rows):
-        values = _values(row, columns, f"rows[{number}]")
-        problem = row_problem(values)
-        if problem is not None:
-            raise DataError(f"rows[{number}]: {problem}.", _expected(columns))
-        texts.append(tuple(values.values()))
-    return texts
+    return [texts_of_row(row, columns, f"rows[{number}]") for number, row in enumerate(rows)]
+
+
+def texts_of_row(row: object, columns: tuple[str, ...], place: str) -> tuple[str, ...]:
+    """Return the texts of a row, which messages name ``place``.
+
+    Raises:
+        DataError: As ``texts_of_rows``.
+    """
+    values = _values(row, columns, place)
+    problem = row_problem(values)
+    if problem is not None:
+        raise DataError(f"{place}: {problem}.", _expected(columns))
+    return tuple(values.values())
 
 
 def characters_of(texts: tuple[str, ...]) -> int:

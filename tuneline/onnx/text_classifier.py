@@ -28,6 +28,8 @@ from tuneline.tasks import TASKS, Task
 
 PROMOTED_MODELS = "tuneline.repository.promoted_models"
 """Module that finds the models of the registry."""
+SCALES_OF_BATCH = {"dynamic", "smoothed"}
+"""Methods of int8 with one scale for all rows of a batch."""
 VERSION_DIGITS = 12
 """Hexadecimal digits of a hash that name a model which is no version of the registry."""
 
@@ -160,6 +162,15 @@ class TextClassifier:
         version = models.version(stage)
         with models.files(version) as folder:
             return replace(cls.load(folder, precision, threads), version=version.name)
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """True if what a row is answered depends on the rows of its batch, beyond the last digits.
+
+        So it is with 8-bit models whose activations are rounded by scales of the whole batch.
+        """
+        method = json.loads(self.classifier.metadata.get("quantization", "{}")).get("method")
+        return method in SCALES_OF_BATCH
 
     @property
     def max_length(self) -> int:

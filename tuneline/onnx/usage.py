@@ -67,6 +67,8 @@ class ModelRecord(Record):
     """int8, method ``best``: linear layers that stay in fp32, first those whose rounding costs most."""
     metrics: Mapping[str, Number] | None = OMITTED
     """Metrics of this model on the reported split; ``compare`` adds them when it publishes the model."""
+    probe_outputs: Sequence[Sequence[Number]] | None = OMITTED
+    """Outputs for the rows of ``UsageRecord.probes``; ``compare`` adds them."""
 
 
 class UsageRecord(Record):
@@ -95,6 +97,8 @@ class UsageRecord(Record):
     models: Mapping[str, ModelRecord]
     evidence: str | None = OMITTED
     """SHA-256 of ``evidence.parquet``, by which promises about answers are made; ``compare`` adds it."""
+    probes: Sequence[Sequence[str]] | None = OMITTED
+    """Rows by which it is noticed that a model computes other numbers than it did; ``compare`` adds them."""
     left_out: Mapping[str, Sequence[str]] | None = OMITTED
     """Why a precision that was exported is not published, as messages; ``compare`` adds it."""
 

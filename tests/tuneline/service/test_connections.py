@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from flows.server.connections import MOST_IDLE, SECONDS_FOR_A_REQUEST, SECONDS_TO_READ
 from tests.flows.prefect_server import LOGIN, until
+from tuneline.service.connections import MOST_IDLE, SECONDS_FOR_A_REQUEST, SECONDS_TO_READ
 
 
 def connect(api: str, sent: bytes = b"") -> socket.socket:

@@ -1,0 +1,119 @@
+"""``tuneline serve``: a model behind a port, for programs of any language."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tuneline.runtime.errors import StageError
+
+if TYPE_CHECKING:
+    from tuneline.service.models import ModelSource
+
+TOKEN = "TUNELINE_SERVICE_TOKEN"  # noqa: S105 - the name of the variable
+"""Variable with the token that clients send."""
+MODEL_HELP = "A folder of exported models, or one .onnx file"
+PRODUCTION_HELP = (
+    "Serve what is in production, and follow promotions and rollbacks: of a checkout (.), or of a repository"
+    " at an address"
+)
+
+
+def command(  # noqa: PLR0917 - typer calls it by name
+    model: Annotated[Path, typer.Option("--model", "-m", help=MODEL_HELP)] = Path("models/onnx"),
+    production: Annotated[
+        str | None, typer.Option("--production", metavar="REPOSITORY", help=PRODUCTION_HELP)
+    ] = None,
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Others than this machine's own need a token")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 for a free one")] = 8000,
+    name: Annotated[str, typer.Option(help="Name of the model, in the dialects that have one")] = "tuneline",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Name by which it may be asked; repeatable"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Threads that compute; default: one per core")
+    ] = None,
+    max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request")] = 1024,
+    max_waiting_rows: Annotated[
+        int, typer.Option(min=1, help="Rows that wait at a time; with more, requests are refused (429)")
+    ] = 4096,
+    max_body_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a request")] = 2_000_000,
+    deadline: Annotated[
+        float, typer.Option(min=0.01, help="Seconds after which waiting rows are given up")
+    ] = 30.0,
+    reload_seconds: Annotated[
+        float, typer.Option(min=0.1, help="How often another model is looked for; SIGHUP looks at once")
+    ] = 10.0,
+    shadow: Annotated[
+        Path | None,
+        typer.Option("--shadow", help="A second folder of models, which answers silently: docs/serving.md"),
+    ] = None,
+    shadow_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Fraction of the rows that it answers")
+    ] = 0.1,
+    disagreements: Annotated[
+        Path | None,
+        typer.Option(help="File for the texts that both answer differently, for `tuneline labels queue`"),
+    ] = None,
+) -> None:
+    """Answer requests with the exported model: /predict, /classify, /v2/models/NAME/infer; a page at /.
+
+    Requests for the schedule of flows are another server's: `make schedule`.
+    """
+    from tuneline.service.application import ServiceSettings
+    from tuneline.service.limits import ServiceLimits
+    from tuneline.service.models import FolderSource
+    from tuneline.service.server import serve
+
+    token = os.environ.get(TOKEN)
+    if token is not None and len(token) < 16:
+        raise StageError(f"{TOKEN} has {len(token)} characters, which can be guessed.", "Use 16 or more.")
+    if token is None and not is_loopback(host):
+        raise StageError(
+            f"--host {host}: other machines can reach this address, and there is no token.",
+            f"export {TOKEN}=$(openssl rand -hex 32), or listen on 127.0.0.1.",
+        )
+    if disagreements is not None and shadow is None:
+        raise StageError("--disagreements: there is no second model.", "Name one with --shadow.")
+
+    settings = ServiceSettings(
+        source=named_source(model, production, precision),
+        name=name,
+        workers=workers,
+        limits=ServiceLimits(max_body_bytes, 10.0, max_rows, max_waiting_rows, deadline),
+        token=token,
+        hosts=frozenset(each.lower() for each in allow_host or ()),
+        reload_seconds=reload_seconds,
+        shadow=None if shadow is None else FolderSource(shadow, precision),
+        shadow_share=shadow_share,
+        disagreements=disagreements,
+    )
+    serve(settings, host, port)
+
+
+def named_source(model: Path, production: str | None, precision: str | None) -> "ModelSource":
+    """Return where the model comes from."""
+    from tuneline.service.models import FolderSource, RegistrySource
+
+    if production is None:
+        return FolderSource(model, precision)
+    return RegistrySource(production, "production", precision)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach an address."""
+    import ipaddress
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

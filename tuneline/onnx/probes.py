@@ -1,0 +1,72 @@
+"""Rows by which it is noticed that a model computes other numbers than when it was published.
+
+Their texts are pieces of the vocabulary, and no texts of the data, which must not leave with a model. Their
+outputs are in ``export.json``. Another version of a library or another processor can change them, and hashes
+of files do not show it (for example https://github.com/microsoft/onnxruntime/issues/28557).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
+from tuneline.runtime.errors import StageError
+
+PIECES = (1, 3, 8, 20, 50, 120)
+"""Pieces of the vocabulary in the texts of each probe."""
+DIGITS = 6
+"""Digits after the decimal point of an output."""
+TOLERANCES = {"fp32": 0.001, "fp16": 0.02, "int8": 0.2}
+"""Largest difference of an output, as a share of how far the outputs of all probes are apart.
+
+Between processors, fp32 differs in the last digits, and the roundings of int8 can fall to the other side.
+"""
+
+
+def probe_texts(model: TextClassifier) -> list[tuple[str, ...]]:
+    """Return the texts of the probes of a model: pieces of its vocabulary, drawn with a fixed seed."""
+    tokenizer = model.encoder.tokenizer
+    vocabulary = tokenizer.get_vocab_size()
+    draw = np.random.default_rng(0)
+    texts = []
+    for pieces in PIECES:
+        row = []
+        for _ in model.text_columns:
+            ids = draw.integers(vocabulary, size=pieces).tolist()
+            row.append(f"{tokenizer.decode(ids, skip_special_tokens=True)} .")
+        texts.append(tuple(row))
+    return texts
+
+
+def probe_outputs(model: TextClassifier, texts: Sequence[Sequence[str]]) -> list[list[float]]:
+    """Return the logits of each probe, which is computed alone."""
+    outputs = []
+    for row in texts:
+        logits = model.logits(model.encode([tuple(row)]), 1)
+        outputs.append(logits[0].astype(np.float64).round(DIGITS).tolist())
+    return outputs
+
+
+def check_probes(model: TextClassifier, folder: Path) -> None:
+    """Predict the probes of the model in a folder; one of an earlier version of Tuneline has none.
+
+    Raises:
+        StageError: An output differs from the recorded one by more than rounding explains.
+    """
+    record = UsageRecord.read(folder / EXPORT_RECORD)
+    precision = model.classifier.metadata["precision"]
+    recorded = record.models[precision].probe_outputs
+    if record.probes is None or recorded is None:
+        return
+    expected = np.array(recorded)
+    difference = np.abs(np.array(probe_outputs(model, record.probes)) - expected).max()
+    allowed = TOLERANCES[precision] * np.ptp(expected)
+    if difference > allowed:
+        raise StageError(
+            f"{folder}: the {precision} model computes other numbers here than when it was published: they"
+            f" differ by up to {difference:.2g}, and {allowed:.2g} can be rounding.",
+            "Compare the versions of onnxruntime and tokenizers with requirements.txt; or run `dvc repro -f"
+            " compare` on this machine, which compares the model with the trained one.",
+        )

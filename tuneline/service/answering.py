@@ -1,0 +1,124 @@
+"""From the texts of a request to its predictions."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.model.encoding import EncodingError
+from tuneline.onnx.prediction import Prediction
+from tuneline.onnx.text_classifier import EncodedRows, TextClassifier
+from tuneline.service.engine import Engine
+from tuneline.service.errors import RequestError, overloaded, too_large, unprocessable
+from tuneline.service.job_queue import DEADLINE, OverloadError
+from tuneline.service.jobs import Job
+from tuneline.service.limits import ServiceLimits
+
+AT_ONCE = 2_000
+"""Characters up to which a request is tokenized without another thread, which takes as long as these."""
+Texts = Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class AnsweredRows:
+    """The rows of a request with their predictions.
+
+    Attributes:
+        model: The model that has computed them.
+        texts: The texts of each row.
+        logits: Its outputs, ``(rows, outputs)``.
+        predictions: The predictions.
+        tokens: Tokens of all rows.
+    """
+
+    model: TextClassifier
+    texts: Texts
+    logits: NDArray[np.float32]
+    predictions: Sequence[Prediction]
+    tokens: int
+
+
+async def answer_rows(
+    model: TextClassifier,
+    texts: Texts,
+    engine: Engine,
+    limits: ServiceLimits,
+    *,
+    truncate: bool = True,
+    started: Callable[[Job], None] = lambda _: None,
+) -> AnsweredRows:
+    """Predict the rows of a request.
+
+    Args:
+        model: The model.
+        texts: The texts of each row, at least one row.
+        engine: What computes them.
+        limits: What a request may take.
+        truncate: False to refuse rows that the model does not read to their end.
+        started: Gets the job, to cancel it.
+
+    Raises:
+        RequestError: A row cannot be predicted, too many rows wait, or there are too many in the request.
+    """
+    if len(texts) > limits.rows:
+        raise too_large(f"{len(texts):,} rows; a request has {limits.rows:,} at most. Send them in parts.")
+    characters = sum(len(text) for row in texts for text in row)
+    if characters <= AT_ONCE:
+        rows = _encoded(model, texts)
+    else:
+        rows = await asyncio.to_thread(_encoded, model, texts)
+    if not truncate:
+        _refuse_truncated(model, rows)
+
+    # the workers
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    job = Job(model, rows, lambda: loop.call_soon_threadsafe(done.set), time.monotonic() + limits.seconds)
+    started(job)
+    try:
+        engine.queue.add(job)
+    except OverloadError as error:
+        raise overloaded(str(error), error.seconds) from None
+    try:
+        await done.wait()
+    finally:
+        job.is_cancelled = True
+    _refuse_failed(job, limits)
+
+    scores = model.task.scores(job.logits)
+    truncated = np.array([row.truncated > 0 for row in rows])
+    predictions = model.predictions(scores, truncated)
+    tokens = sum(int(row.offsets[-1]) for row in rows)
+    return AnsweredRows(model, texts, job.logits, predictions, tokens)
+
+
+def _encoded(model: TextClassifier, texts: Texts) -> list[EncodedRows]:
+    """Tokenize each row alone, so that the error of one names it, and batches can have any rows."""
+    rows = []
+    for number, row in enumerate(texts):
+        try:
+            rows.append(model.encode([row]))
+        except EncodingError as error:
+            raise unprocessable(f"row {number}: {error.problem}") from None
+    return rows
+
+
+def _refuse_truncated(model: TextClassifier, rows: Sequence[EncodedRows]) -> None:
+    for number, row in enumerate(rows):
+        if row.truncated:
+            raise too_large(f"row {number}: {model.unread}. Leave out truncate: false, or divide the text.")
+
+
+def _refuse_failed(job: Job, limits: ServiceLimits) -> None:
+    """Refuse a request of which a row has no logits."""
+    if not job.failures:
+        return
+    number = min(job.failures)
+    reason = job.failures[number]
+    if reason == DEADLINE:
+        message = f"row {number}: {reason}: {limits.seconds:.0f} s. Send fewer rows, or try again."
+        raise overloaded(message, limits.seconds)
+    raise RequestError(424, f"row {number}: {reason}.", "Backend")

@@ -1,0 +1,320 @@
+"""The application: which path answers what. Uvicorn serves it, or Ray Serve.
+
+``POST /predict`` and ``/`` speak as text-embeddings-inference, ``/v2`` the Open Inference Protocol, and
+``/classify`` as vLLM and SGLang.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tuneline.core.machine import threads
+from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.service.answering import AnsweredRows, answer_rows
+from tuneline.service.bodies import parsed, read_body
+from tuneline.service.dialects.classify import classify_answer, read_classify
+from tuneline.service.dialects.open_inference import (
+    JSON_LENGTH,
+    model_metadata,
+    open_inference_answer,
+    read_open_inference,
+    require_model,
+)
+from tuneline.service.dialects.tei import read_tei, refuse_other_side, tei_answer, tei_info
+from tuneline.service.engine import Engine
+from tuneline.service.errors import RequestError, invalid
+from tuneline.service.guard import Guard, error_body
+from tuneline.service.jobs import Job
+from tuneline.service.limits import ServiceLimits
+from tuneline.service.measurements import Measurements
+from tuneline.service.models import ModelSource
+from tuneline.service.reloading import ServedModel
+from tuneline.service.shadow import Shadow
+
+VERSION_HEADER = "tuneline-version"
+"""Header of an answer that names the version which answered."""
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Settings of a service.
+
+    Attributes:
+        source: Where the model comes from.
+        name: Name of the model in the dialects that have one.
+        workers: Threads that compute; ``None``: one per core that the process may use.
+        limits: What requests may take.
+        token: What clients must send; ``None``: nothing.
+        hosts: Names by which the service is asked; empty: those of this machine, or with a token any.
+        reload_seconds: How often the source of the model is looked at.
+        shadow: Where a second version comes from that answers silently; ``None`` for none.
+        shadow_share: Fraction of the rows that it answers.
+        disagreements: File for rows that it answers in another way.
+    """
+
+    source: ModelSource
+    name: str = "tuneline"
+    workers: int | None = None
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
+    token: str | None = None
+    hosts: frozenset[str] = frozenset()
+    reload_seconds: float = 10.0
+    shadow: ModelSource | None = None
+    shadow_share: float = 0.1
+    disagreements: Path | None = None
+
+
+class Service:
+    """A model behind the paths of the application.
+
+    Attributes:
+        settings: Its settings.
+        measurements: What it counts.
+        model: The model that answers.
+        engine: What computes.
+        woken: Set to look at the source of the model at once.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        """Load the model, and start the workers.
+
+        Raises:
+            StageError: The model cannot be used.
+        """
+        self.settings = settings
+        self.measurements = Measurements()
+        self.model = ServedModel(settings.source, self._count_reload)
+        self.measurements.version.labels(self.model.current.version).set(1)
+        workers = settings.workers or threads()
+        self.engine = Engine(workers, settings.limits.waiting_rows, self.measurements.count_batch)
+        self.woken = asyncio.Event()
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._shadow: Shadow | None = None
+        if settings.shadow is not None:
+            model = settings.shadow.load()
+            self._shadow = Shadow(
+                model, settings.shadow_share, self.engine, self._count_shadow, settings.disagreements
+            )
+
+    @contextlib.asynccontextmanager
+    async def running(self, _app: Starlette) -> AsyncIterator[None]:
+        """Follow the source of the model while the application runs."""
+        following = asyncio.create_task(self.model.follow(self.settings.reload_seconds, self.woken))
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.to_thread(self.engine.stop)
+
+    # -- paths
+
+    async def tei(self, request: Request) -> Response:
+        """Answer as text-embeddings-inference."""
+        model = self.model.current
+        body = parsed(await read_body(request, self.settings.limits))
+        asked = read_tei(body, model)
+        answered = await self._answer(request, model, asked.texts, truncate=asked.truncate)
+        refuse_other_side(body, answered)
+        return self._response(answered, tei_answer(asked, answered))
+
+    async def classify(self, request: Request) -> Response:
+        """Answer as vLLM and SGLang."""
+        model = self.model.current
+        body = parsed(await read_body(request, self.settings.limits))
+        texts = read_classify(body, model, self.settings.name)
+        answered = await self._answer(request, model, texts)
+        return self._response(answered, classify_answer(self.settings.name, answered, next(self._numbers)))
+
+    async def infer(self, request: Request) -> Response:
+        """Answer in the Open Inference Protocol."""
+        model = self._asked_model(request)
+        content = await read_body(request, self.settings.limits)
+        size = request.headers.get(JSON_LENGTH, str(len(content)))
+        if not size.isdigit() or int(size) > len(content):
+            raise invalid(f"{JSON_LENGTH} is the number of bytes of the JSON at the start of the body.")
+        body = parsed(content[: int(size)])
+        texts = read_open_inference(body, content[int(size) :], model)
+        answered = await self._answer(request, model, texts)
+        answer = open_inference_answer(self.settings.name, body.get("id"), answered)
+        return self._response(answered, answer)
+
+    async def metadata(self, request: Request) -> Response:
+        """Describe the model."""
+        return JSONResponse(model_metadata(self.settings.name, self._asked_model(request)))
+
+    async def model_ready(self, request: Request) -> Response:
+        """Say that the model answers."""
+        model = self._asked_model(request)
+        return JSONResponse({"name": self.settings.name, "version": model.version, "ready": True})
+
+    async def server(self, _request: Request) -> Response:
+        """Describe the server."""
+        return JSONResponse({"name": "tuneline", "version": "2", "extensions": ["binary_tensor_data"]})
+
+    async def live(self, _request: Request) -> Response:
+        """Say that the service runs."""
+        return JSONResponse({"live": True, "ready": True})
+
+    async def info(self, _request: Request) -> Response:
+        """Describe the model as text-embeddings-inference does."""
+        limits = self.settings.limits
+        numbers = {
+            "max_client_batch_size": limits.rows,
+            "max_concurrent_requests": limits.waiting_rows,
+        }
+        return JSONResponse(tei_info(self.model.current, self.settings.name, numbers))
+
+    async def metrics(self, _request: Request) -> Response:
+        """Return the counters."""
+        self.measurements.waiting.set(self.engine.queue.waiting_rows)
+        return Response(self.measurements.page(), media_type="text/plain; version=0.0.4")
+
+    # -- parts of them
+
+    def _asked_model(self, request: Request) -> TextClassifier:
+        """Return the model, if it is the one that the path names."""
+        model = self.model.current
+        path = request.path_params
+        require_model(path["name"], path.get("version"), self.settings.name, model)
+        return model
+
+    async def _answer(
+        self, request: Request, model: TextClassifier, texts: list[tuple[str, ...]], *, truncate: bool = True
+    ) -> AnsweredRows:
+        """Predict rows, as long as the client waits.
+
+        Raises:
+            ClientDisconnect: The client went away; its rows are computed no more.
+        """
+        jobs: list[Job] = []
+        answering = asyncio.ensure_future(
+            answer_rows(
+                model, texts, self.engine, self.settings.limits, truncate=truncate, started=jobs.append
+            )
+        )
+        leaving = asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise ClientDisconnect
+            answered = answering.result()
+        finally:
+            answering.cancel()
+            leaving.cancel()
+        self._count_answers(answered)
+        if self._shadow is not None:
+            task = asyncio.create_task(self._shadow.look(answered))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return answered
+
+    def _response(self, answered: AnsweredRows, content: Any) -> Response:
+        return JSONResponse(content, headers={VERSION_HEADER: answered.model.version})
+
+    def _count_answers(self, answered: AnsweredRows) -> None:
+        for prediction in answered.predictions:
+            answer = "none" if prediction.abstained else prediction.label or "predicted"
+            self.measurements.predictions.labels(answered.model.version, answer).inc()
+
+    def count_status(self, status: int) -> None:
+        """Count the answer to a request."""
+        self.measurements.requests.labels(str(status)).inc()
+
+    def _count_reload(self, outcome: str) -> None:
+        self.measurements.reloads.labels(outcome).inc()
+        if outcome == "loaded":
+            self.measurements.version.clear()
+            self.measurements.version.labels(self.model.current.version).set(1)
+
+    def _count_shadow(self, outcome: str) -> None:
+        if self._shadow is not None:
+            self.measurements.shadow.labels(self._shadow.model.version, outcome).inc()
+
+
+async def _left(request: Request) -> None:
+    """Return when the client has closed the connection."""
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+def application(service: Service) -> ASGIApp:
+    """Return the application of a service."""
+    measurements = service.measurements
+
+    def timed(path: str, endpoint: Endpoint) -> Endpoint:
+        async def measured(request: Request) -> Response:
+            started = time.perf_counter()
+            try:
+                return await endpoint(request)
+            finally:
+                measurements.seconds.labels(path).observe(time.perf_counter() - started)
+
+        return measured
+
+    routes = []
+    paths: Mapping[str, tuple[str, Endpoint]] = {
+        "/predict": ("POST", service.tei),
+        "/classify": ("POST", service.classify),
+        "/v1/classify": ("POST", service.classify),
+        "/v2/models/{name}/infer": ("POST", service.infer),
+        "/v2/models/{name}/versions/{version}/infer": ("POST", service.infer),
+        "/v2": ("GET", service.server),
+        "/v2/health/live": ("GET", service.live),
+        "/v2/health/ready": ("GET", service.live),
+        "/v2/models/{name}": ("GET", service.metadata),
+        "/v2/models/{name}/ready": ("GET", service.model_ready),
+        "/v2/models/{name}/versions/{version}": ("GET", service.metadata),
+        "/v2/models/{name}/versions/{version}/ready": ("GET", service.model_ready),
+        "/health": ("GET", service.live),
+        "/info": ("GET", service.info),
+        "/metrics": ("GET", service.metrics),
+    }
+    for path, (method, endpoint) in paths.items():
+        routes.append(Route(path, timed(path, endpoint), methods=[method]))
+    routes.append(Route("/", timed("/", service.tei), methods=["POST"]))
+
+    app = Starlette(
+        routes=routes,
+        lifespan=service.running,
+        exception_handlers={
+            RequestError: _request_error,
+            ClientDisconnect: _client_left,
+            HTTPException: _no_such_path,
+        },
+    )
+    settings = service.settings
+    return Guard(app, settings.token, settings.hosts, service.count_status)
+
+
+async def _request_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestError):
+        raise error
+    return Response(error_body(error), error.status, {**error.headers, "content-type": "application/json"})
+
+
+async def _no_such_path(_request: Request, error: Exception) -> Response:
+    """Answer a request for a path, or with a method, that there is not."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    problem = RequestError(status, "There is no such path with this method.", "Validation")
+    return Response(error_body(problem), status, {"content-type": "application/json"})
+
+
+async def _client_left(_request: Request, _error: Exception) -> Response:
+    """Nobody reads this."""
+    return Response(status_code=499)

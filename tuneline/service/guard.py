@@ -1,0 +1,110 @@
+"""Who may ask the service: the host, the token and the origin of a request, and headers of every answer."""
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tuneline.service.errors import RequestError
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Names of this machine, by which a service without a token is asked."""
+OPEN_PATHS = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
+"""What needs no token: probes have none."""
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+}
+"""Headers of every answer."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The part of the application that every request passes first.
+
+    Without a token, the service is asked by the names of this machine only: a page of another site that gave
+    its own name the address of this machine (DNS rebinding) is refused.
+
+    Attributes:
+        app: What answers requests that may pass.
+        token: What clients send as ``Authorization: Bearer TOKEN``; ``None`` if none is needed.
+        hosts: Names by which the service is asked; empty: with a token, any.
+        count: Gets the status of each answer.
+    """
+
+    app: ASGIApp
+    token: str | None
+    hosts: frozenset[str]
+    count: Callable[[int], None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request, or pass it on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = 500
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            problem = self._problem(scope["path"], Headers(scope=scope))
+            if problem is None:
+                await self.app(scope, receive, send_guarded)
+            else:
+                await send_error(problem, send_guarded)
+        finally:
+            self.count(status)
+
+    def _problem(self, path: str, headers: Mapping[str, str]) -> RequestError | None:
+        """Return why a request is refused; ``None`` if it may pass."""
+        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+        if headers.get("host", "").endswith("]"):
+            host = headers["host"]
+        hosts = self.hosts or (LOOPBACK if self.token is None else frozenset())
+        if hosts and host.lower() not in hosts:
+            return RequestError(421, "This service is not asked by that name of a host.", "Validation")
+        if path in OPEN_PATHS:
+            return None
+        if headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+            return RequestError(403, "Pages of other sites may not ask this service.", "Validation")
+        if self.token is None:
+            return None
+        given = headers.get("authorization", "")
+        expected = f"Bearer {self.token}"
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode()):
+            bearer = {"www-authenticate": "Bearer"}
+            return RequestError(401, "The request has no token, or another one.", "Validation", bearer)
+        return None
+
+
+async def send_error(error: RequestError, send: Send) -> None:
+    """Send the answer to a request that gets no predictions."""
+    body = error_body(error)
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+def error_body(error: RequestError) -> bytes:
+    """Return the body of that answer."""
+    content: dict[str, Any] = {"error": error.message, "error_type": error.error_type}
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")

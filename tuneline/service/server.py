@@ -1,0 +1,86 @@
+"""The server of one process: uvicorn with the application."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import say
+from tuneline.service.application import Service, ServiceSettings, application
+from tuneline.service.connections import Protocol
+
+GRACE = 30
+"""Seconds that accepted requests have to end."""
+KEEP_ALIVE = 30
+"""Seconds that a connection may wait for its next request."""
+
+
+def serve(settings: ServiceSettings, host: str, port: int) -> None:
+    """Serve until interrupted; SIGINT and SIGTERM end what was accepted first.
+
+    Raises:
+        StageError: The model cannot be used, or the port is taken.
+    """
+    asyncio.run(_serve(settings, host, port))
+
+
+class InterruptedServer(uvicorn.Server):
+    """Uvicorn's server, for a program that ends as it likes after a signal.
+
+    Uvicorn raises the signal again when the last request has its answer, which would end the command as if it
+    had failed.
+    """
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the event loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
+async def _serve(settings: ServiceSettings, host: str, port: int) -> None:
+    service = Service(settings)
+    config = uvicorn.Config(
+        application(service),
+        host=host,
+        port=port,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+    )
+    listener = _listener(host, port)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.woken.set)
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    say(f"serve: {settings.name} {service.model.current.version} answers at {address}", error=True)
+    server = InterruptedServer(config)
+    await server.serve(sockets=[listener])
+    say("serve: ended; every accepted request has its answer", error=True)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        StageError: The port is taken, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        problem = f"--host {host} --port {port}: it cannot be listened on: {error.strerror}."
+        raise StageError(problem, "Name another port; 0 takes a free one.") from None
+    return listener
