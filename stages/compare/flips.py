@@ -7,7 +7,7 @@ import numpy as np
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.probability_scores import confidences
-from tuneline.onnx.comparison_records import Flip, Prediction
+from tuneline.onnx.comparison_records import Flip, FlippedPrediction
 
 LIMIT = 100
 """Flipped rows described per model: the ones whose logits differ most."""
@@ -38,12 +38,12 @@ def describe_flips(
     return flips
 
 
-def _prediction(reference: TrainedLogits, logits: Logits, row: int) -> Prediction:
+def _prediction(reference: TrainedLogits, logits: Logits, row: int) -> FlippedPrediction:
     task = reference.task
     row_logits = logits[row : row + 1]
     (prediction,) = task.predictions(row_logits)
     value = task.label_value(prediction)
     (probability,) = confidences(task, row_logits).tolist()
     if not task.has_classes:
-        return Prediction(prediction=value)
-    return Prediction(prediction=value, probability=probability)
+        return FlippedPrediction(prediction=value)
+    return FlippedPrediction(prediction=value, probability=probability)

@@ -10,8 +10,8 @@ from stages.compare.tolerance import ToleranceJudgement
 from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.decisions.evidence import EVIDENCE_FILE, write_evidence
+from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.probes import probe_outputs, probe_texts
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD, ModelRecord, UsageRecord
 from tuneline.params import CompareParams
 from tuneline.paths import CANDIDATES, COMPARISON, ONNX
@@ -91,7 +91,7 @@ def _with_probes(record: UsageRecord, folder: Path) -> UsageRecord:
     texts: list[tuple[str, ...]] = []
     models = {}
     for precision, model in record.models.items():
-        classifier = TextClassifier.load(folder, precision)
+        classifier = ExportedModel.load(folder, precision)
         texts = probe_texts(classifier)
         outputs = probe_outputs(classifier, texts)
         models[precision] = model.model_copy(update={"probe_outputs": outputs})

@@ -74,17 +74,17 @@ def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
         return clean_graph(convert_float_to_float16(copy, keep_io_types=True))
 
 
-ExportedModel = tuple[onnx.ModelProto, Mapping[str, Any]]
+ExportedGraph = tuple[onnx.ModelProto, Mapping[str, Any]]
 """A model in one precision, and how it was quantized: method and bits for int8, empty for the others."""
 
 
 def export(
     model: "TrainedModel", columns: Sequence[str], params: Params, rows: QuantizationRows
-) -> dict[str, ExportedModel]:
+) -> dict[str, ExportedGraph]:
     """Convert a classifier in evaluation mode to all precisions; return the models by precision."""
     with progress("export: conversion to ONNX", unit=""):
         fp32 = to_onnx(model, columns, params.export.opset)
-    exported: dict[str, ExportedModel] = {"fp32": (fp32, {})}
+    exported: dict[str, ExportedGraph] = {"fp32": (fp32, {})}
     if "fp16" in params.export.precisions:
         exported["fp16"] = to_fp16(fp32), {}
     if "int8" in params.export.precisions:
@@ -106,7 +106,7 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
 
 
 def write_models(
-    exported: Mapping[str, ExportedModel], record: ExportRecord, classifier: Path, folder: Path
+    exported: Mapping[str, ExportedGraph], record: ExportRecord, classifier: Path, folder: Path
 ) -> dict[str, float]:
     """Write the models with the record in their metadata, ``export.json``, and the tokenizer.
 

@@ -42,8 +42,8 @@ def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_fact
 @pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
 def test_example_with_the_project_prints_a_class(tmp_path_factory, monkeypatch, capsys, columns):
     project = published_pipeline(tmp_path_factory, "classification", columns=columns)
-    names = run_example(project, monkeypatch, "model.task.names")
-    assert capsys.readouterr().out.split()[0] in names["model"].task.names
+    names = run_example(project, monkeypatch, "len(model.text_columns)")
+    assert capsys.readouterr().out.split()[0] in names["prediction"].scores
 
 
 def test_three_lines_of_a_program_predict(tmp_path_factory, monkeypatch):

@@ -70,8 +70,8 @@ class ComparisonRecord(Record):
     models: Mapping[str, ModelComparison]
 
 
-class Prediction(Record):
-    """Prediction of one model for one row."""
+class FlippedPrediction(Record):
+    """FlippedPrediction of one model for one row."""
 
     prediction: str | Number
     """Class name, or number."""
@@ -85,8 +85,8 @@ class Flip(Record):
     row: int
     text: Mapping[str, str | None]
     label: str | Number
-    trained: Prediction
-    exported: Prediction
+    trained: FlippedPrediction
+    exported: FlippedPrediction
     difference: Number
     """Largest absolute difference of a logit."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.model.encoding import EncodingError
+from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.runtime.errors import StageError
 
@@ -25,7 +26,7 @@ Between processors, fp32 differs in the last digits, and the roundings of int8 c
 """
 
 
-def probe_texts(model: TextClassifier) -> list[tuple[str, ...]]:
+def probe_texts(model: ExportedModel) -> list[tuple[str, ...]]:
     """Return the texts of the probes of a model: pieces of its vocabulary, drawn with a fixed seed."""
     tokenizer = model.encoder.tokenizer
     vocabulary = tokenizer.get_vocab_size()
@@ -33,14 +34,24 @@ def probe_texts(model: TextClassifier) -> list[tuple[str, ...]]:
     texts = []
     for pieces in PIECES:
         row = []
-        for _ in model.text_columns:
-            ids = draw.integers(vocabulary, size=pieces).tolist()
+        for number, _ in enumerate(model.text_columns):
+            # the second text is short: windows of a long one need room beside it
+            ids = draw.integers(vocabulary, size=min(pieces, 3) if number else pieces).tolist()
             row.append(f"{tokenizer.decode(ids, skip_special_tokens=True)} .")
         texts.append(tuple(row))
-    return texts
+    return [row for row in texts if _can_be_encoded(model, row)]
 
 
-def probe_outputs(model: TextClassifier, texts: Sequence[Sequence[str]]) -> list[list[float]]:
+def _can_be_encoded(model: ExportedModel, row: tuple[str, ...]) -> bool:
+    """Return False for a row for which the windows of the model are too short."""
+    try:
+        model.encode([row])
+    except EncodingError:
+        return False
+    return True
+
+
+def probe_outputs(model: ExportedModel, texts: Sequence[Sequence[str]]) -> list[list[float]]:
     """Return the logits of each probe, which is computed alone."""
     outputs = []
     for row in texts:
@@ -49,7 +60,7 @@ def probe_outputs(model: TextClassifier, texts: Sequence[Sequence[str]]) -> list
     return outputs
 
 
-def check_probes(model: TextClassifier, folder: Path) -> None:
+def check_probes(model: ExportedModel, folder: Path) -> None:
     """Predict the probes of the model in a folder; one of an earlier version of Tuneline has none.
 
     Raises:

@@ -1,7 +1,6 @@
-"""An exported model with its tokenizer: texts in, probabilities or numbers out."""
+"""A text classifier for programs: rows as they have them in, typed predictions out."""
 
 import importlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,130 +8,27 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
-from tuneline.decisions.answer_rule import AnswerRule
-from tuneline.decisions.costs import CostRule
-from tuneline.model.batches import RowWindows, TokenizedRows
-from tuneline.model.encoding import EncodingError, InputEncoder, flat_array
-from tuneline.model.long_text import LongText, longer_text
-from tuneline.model.row_offsets import row_offsets
+from tuneline.model.encoding import EncodingError
+from tuneline.onnx.exported_model import EncodedRows, ExportedModel
 from tuneline.onnx.prediction import Prediction, answer_fields
 from tuneline.onnx.program_rows import ProgramRow, characters_of, texts_of_rows
 from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW, windows
-from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.onnx.usage import TokenizerRecord, exported_file, model_record
-from tuneline.onnx.window_support import window_support
-from tuneline.runtime.errors import DataError, StageError
-from tuneline.tasks import TASKS, Task
 
 PROMOTED_MODELS = "tuneline.repository.promoted_models"
 """Module that finds the models of the registry."""
-SCALES_OF_BATCH = {"dynamic", "smoothed"}
-"""Methods of int8 with one scale for all rows of a batch."""
-VERSION_DIGITS = 12
-"""Hexadecimal digits of a hash that name a model which is no version of the registry."""
 
 
 @dataclass(frozen=True)
-class EncodedRows(TokenizedRows):
-    """Tokenized rows, with the number of rows that were longer than the model reads and lost tokens."""
-
-    truncated: int
-
-
-@dataclass(frozen=True)
-class DecidingWindow:
-    """The window of a document that supports its prediction most (``Task.window_support``).
-
-    Attributes:
-        number: Its number, from 1.
-        text: The part of the text that it has.
-    """
-
-    number: int
-    text: str
-
-
-@dataclass(frozen=True)
-class TextClassifier:
-    """An exported model that takes texts of any length: the ONNX model, and the tokenizer beside it.
-
-    What it reads of a text that is longer than the model is as in its training (``long_text``).
+class TextClassifier(ExportedModel):
+    """An exported model with what a program needs.
 
     ::
 
         model = TextClassifier.load("models/onnx")
         prediction = model.predict_one("where is my parcel")
         print(prediction.label, prediction.probability)
-
-    Threads may share it: predicting changes nothing in it.
-
-    Attributes:
-        text_columns: The columns of a row that it reads.
-        task: What it predicts.
-        rule: Which rows get an answer.
-        pad_token_id: Token id that fills the shorter rows of a batch.
-        classifier: The ONNX model.
-        encoder: The tokenizer.
-        version: What predictions name as their model.
     """
-
-    text_columns: tuple[str, ...]
-    task: Task
-    rule: AnswerRule
-    pad_token_id: int
-    classifier: OnnxClassifier
-    encoder: InputEncoder
-    version: str
-
-    @classmethod
-    def load(cls, path: Path | str, precision: str | None = None, threads: int | None = None) -> Self:
-        """Load a model that this project exported, with the tokenizer beside it.
-
-        Args:
-            path: A folder of models, or one ONNX file in it.
-            precision: Precision of the model in a folder; ``None`` for fp32.
-            threads: Threads per operator; ``None`` for all cores that the process may use.
-
-        Raises:
-            StageError: A file of the model is missing or damaged, or its metadata cannot be used.
-        """
-        file = exported_file(Path(path), precision)
-        record = model_record(file)
-        classifier = OnnxClassifier(file, threads)
-        metadata = classifier.metadata
-        try:
-            text_columns = json.loads(metadata["text_columns"])
-            labels = json.loads(metadata["labels"])
-            decisions = json.loads(metadata.get("decisions", "{}"))
-            tokenizer = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
-            tokenizer_file = file.parent / tokenizer.file
-            long_text = LongText.model_validate(json.loads(metadata.get("long_text", "{}")))
-            task = TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions)
-            costs = None
-            if record.costs is not None:
-                costs = CostRule.of(record.costs.errors, record.costs.abstain, task.class_names)
-            return cls(
-                text_columns=tuple(text_columns),
-                task=task.with_decisions(record.decisions or {}),
-                rule=AnswerRule(costs),
-                pad_token_id=int(metadata["pad_token_id"]),
-                classifier=classifier,
-                encoder=InputEncoder(
-                    Tokenizer.from_file(str(tokenizer_file)),
-                    str(tokenizer_file),
-                    int(metadata["max_length"]),
-                    long_text,
-                    tokenizer.truncation_side,
-                ),
-                version=record.sha256[file.name][:VERSION_DIGITS],
-            )
-        except Exception as error:  # errors of the library tokenizers have no class of their own
-            problem = (
-                f"{file} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
-            )
-            raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
 
     @classmethod
     def production(
@@ -162,126 +58,6 @@ class TextClassifier:
         version = models.version(stage)
         with models.files(version) as folder:
             return replace(cls.load(folder, precision, threads), version=version.name)
-
-    @property
-    def depends_on_batch(self) -> bool:
-        """True if what a row is answered depends on the rows of its batch, beyond the last digits.
-
-        So it is with 8-bit models whose activations are rounded by scales of the whole batch.
-        """
-        method = json.loads(self.classifier.metadata.get("quantization", "{}")).get("method")
-        return method in SCALES_OF_BATCH
-
-    @property
-    def max_length(self) -> int:
-        """Tokens that the model reads at once, special tokens included."""
-        return self.encoder.max_length
-
-    @property
-    def long_text(self) -> LongText:
-        """What the model reads of a text that is longer than that."""
-        return self.encoder.long_text
-
-    @property
-    def unread(self) -> str:
-        """What of long rows the model does not read, in words: the end of a sentence about such rows."""
-        if self.long_text.windows is not None:
-            limit = f"{self.long_text.windows.max_windows} windows of {self.max_length}"
-            return f"longer than {limit} tokens: the model did not read the rest"
-        part = "the rest" if self.long_text.is_truncated else "their middle"
-        return f"longer than {self.max_length} tokens: the model did not read {part}"
-
-    def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
-        """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.
-
-        Raises:
-            DataError: A row has more or fewer texts than the model reads.
-            EncodingError: The tokenizer fails on a row, or the shorter text of a pair leaves no room for
-                windows of the longer one.
-        """
-        self._check_texts(texts)
-        is_pair = len(self.text_columns) > 1
-        rows = list(texts) if is_pair else [text for (text,) in texts]
-        inputs = self.encoder.encode(rows)
-        input_offsets = row_offsets(inputs.lengths)
-        first_inputs = row_offsets(inputs.windows)
-
-        # Only the inputs that this model has
-        tokens = int(input_offsets[-1])
-        values = {"input_ids": flat_array(inputs.token_ids(), np.int64, tokens)}
-        if "attention_mask" in self.classifier.inputs:
-            values["attention_mask"] = np.ones(tokens, dtype=np.int64)
-        if "token_type_ids" in self.classifier.inputs:
-            values["token_type_ids"] = flat_array(inputs.type_ids(), np.int64, tokens)
-
-        windows = None
-        if self.long_text.answer is not None:
-            windows = RowWindows(first_inputs, input_offsets, self.long_text.answer)
-        return EncodedRows(values, input_offsets[first_inputs], inputs.truncated, windows=windows)
-
-    def _check_texts(self, texts: Sequence[tuple[str, ...]]) -> None:
-        """Check that each row has as many texts as the model reads: a pair is not a single text."""
-        for number, row in enumerate(texts):
-            if len(row) != len(self.text_columns):
-                raise DataError(
-                    f"row {number}: {len(row)} texts, but the model reads {len(self.text_columns)}:"
-                    f" {', '.join(self.text_columns)}.",
-                    "Pass a tuple of that many texts for each row.",
-                )
-
-    def logits(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float32]:
-        """Return the logits ``(rows, outputs)`` of tokenized rows.
-
-        A forward pass has ``batch_size`` of them, or of their windows, at most.
-        """
-        return logits_of(self.classifier, rows, self.task.outputs, self.pad_token_id, batch_size)
-
-    def outputs(self, rows: TokenizedRows, batch_size: int) -> NDArray[np.float64]:
-        """Predict tokenized rows, ``batch_size`` of them in a forward pass.
-
-        Returns:
-            Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
-        """
-        return self.task.scores(self.logits(rows, batch_size))
-
-    def outputs_with_windows(
-        self, texts: Sequence[tuple[str, ...]], rows: TokenizedRows, batch_size: int
-    ) -> tuple[NDArray[np.float64], list[DecidingWindow]]:
-        """Predict ``rows``, which are ``texts`` tokenized; return the ``outputs``, and what decided each."""
-        numbers = rows.window_numbers(np.arange(len(rows)))
-        window_logits = np.empty((len(numbers), self.task.outputs), dtype=np.float32)
-        logits = logits_of(
-            self.classifier,
-            rows,
-            self.task.outputs,
-            self.pad_token_id,
-            batch_size,
-            window_logits=window_logits,
-        )
-
-        # the window with the most support, of each row
-        counts = rows.window_counts_of(np.arange(len(rows)))
-        support = window_support(self.task, window_logits, np.repeat(logits, counts, axis=0))
-        deciding = []
-        for row, row_support in enumerate(np.split(support, np.cumsum(counts)[:-1])):
-            number = int(row_support.argmax())
-            deciding.append(DecidingWindow(number + 1, self._window_text(texts[row], number)))
-        return self.task.scores(logits), deciding
-
-    def _window_text(self, texts: tuple[str, ...], number: int) -> str:
-        """Return the text of a window of a row, of the longer one of its texts."""
-        # with the places of the tokens in the text, which the fast encoding of batches lacks
-        row = self.encoder.readable(texts)
-        pair = row[1] if len(row) > 1 else None
-        encoding = self.encoder.tokenizer.encode(row[0], pair)
-        text = longer_text(encoding)
-        cuts, _ = self.encoder.windows(encoding)
-        if len(encoding) <= self.max_length:
-            return row[text]
-        _, tokens, _ = cuts[number]
-        start, _ = encoding.offsets[tokens.start]
-        _, end = encoding.offsets[tokens.stop - 1]
-        return row[text][start:end]
 
     def predict_one(self, row: ProgramRow) -> Prediction:
         """Predict one row: a text, a tuple of as many texts as the model reads, or a mapping.

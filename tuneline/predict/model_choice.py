@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.usage import exported_file
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
@@ -31,11 +31,11 @@ class ModelChoice:
     threads: int | None = None
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - a worker loads the model once for all its tasks
-    def load(self) -> TextClassifier:
+    def load(self) -> ExportedModel:
         """Load the model, once in a process."""
-        return TextClassifier.load(self.path, self.precision, self.threads)
+        return ExportedModel.load(self.path, self.precision, self.threads)
 
-    def load_and_warn(self) -> TextClassifier:
+    def load_and_warn(self) -> ExportedModel:
         """Load the model as ``load`` does, and warn if its products are slow on this processor."""
         model = self.load()
         if model.classifier.exact_products:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.decisions.evidence import Evidence
 from tuneline.onnx.evidence_file import published_evidence
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.onnx.exported_model import ExportedModel
 from tuneline.promises.abstention import Abstention, NoPromiseError, lowest_risk, promised_abstention
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
@@ -50,7 +50,7 @@ class RequiredRisk:
 
 
 def promised_rule(
-    model: TextClassifier, file: Path, required: RequiredRisk, *, plain: bool = False
+    model: ExportedModel, file: Path, required: RequiredRisk, *, plain: bool = False
 ) -> AnswerRule:
     """Return the rule that keeps what is required, and print what it promises.
 
@@ -93,7 +93,7 @@ def promised_rule(
     return AnswerRule(model.rule.costs, threshold, class_thresholds)
 
 
-def _class_number(model: TextClassifier, name: str) -> int:
+def _class_number(model: ExportedModel, name: str) -> int:
     """Return the id of a class that the model answers."""
     names = model.task.class_names
     if not model.task.one_class:

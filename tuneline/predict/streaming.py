@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
+from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.row_windows import windows
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.predict.skipped_rows import RowReport
 from tuneline.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
@@ -52,7 +52,7 @@ class TaskResult:
 
 
 def predict_file(
-    model: TextClassifier,
+    model: ExportedModel,
     source: Input,
     columns: InputColumns,
     output: PredictionOutput,
@@ -77,7 +77,7 @@ def predict_file(
 
 
 def predict_and_say(
-    model: TextClassifier,
+    model: ExportedModel,
     source: Input,
     columns: InputColumns,
     output: PredictionOutput,
@@ -103,7 +103,7 @@ def say_abstained(abstained: int, rows: int) -> None:
         )
 
 
-def say_truncated(truncated: int, rows: int, model: TextClassifier) -> None:
+def say_truncated(truncated: int, rows: int, model: ExportedModel) -> None:
     """Print to standard error how many rows were too long for the model, if there are any."""
     if truncated:
         share = truncated / rows
@@ -122,7 +122,7 @@ def say_summary(rows: int, skipped: int, started: float, kept: int = 0) -> None:
 
 
 def predict_rows(
-    model: TextClassifier,
+    model: ExportedModel,
     source: InputRows,
     writer: Writer,
     options: StreamOptions,

@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.model.encoding import EncodingError
+from tuneline.onnx.exported_model import EncodedRows
 from tuneline.onnx.prediction import Prediction
-from tuneline.onnx.text_classifier import EncodedRows, TextClassifier
+from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.engine import Engine
-from tuneline.service.errors import RequestError, overloaded, too_large, unprocessable
+from tuneline.service.errors import RequestError, exceeding, overloaded, unprocessable
 from tuneline.service.job_queue import DEADLINE, OverloadError
-from tuneline.service.jobs import Job
+from tuneline.service.jobs import RowJob
 from tuneline.service.limits import ServiceLimits
 
 AT_ONCE = 2_000
 """Characters up to which a request is tokenized without another thread, which takes as long as these."""
-Texts = Sequence[tuple[str, ...]]
+RequestTexts = Sequence[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class AnsweredRows:
     """
 
     model: TextClassifier
-    texts: Texts
+    texts: RequestTexts
     logits: NDArray[np.float32]
     predictions: Sequence[Prediction]
     tokens: int
@@ -43,12 +44,12 @@ class AnsweredRows:
 
 async def answer_rows(
     model: TextClassifier,
-    texts: Texts,
+    texts: RequestTexts,
     engine: Engine,
     limits: ServiceLimits,
     *,
     truncate: bool = True,
-    started: Callable[[Job], None] = lambda _: None,
+    started: Callable[[RowJob], None] = lambda _: None,
 ) -> AnsweredRows:
     """Predict the rows of a request.
 
@@ -64,7 +65,7 @@ async def answer_rows(
         RequestError: A row cannot be predicted, too many rows wait, or there are too many in the request.
     """
     if len(texts) > limits.rows:
-        raise too_large(f"{len(texts):,} rows; a request has {limits.rows:,} at most. Send them in parts.")
+        raise exceeding(f"{len(texts):,} rows; a request has {limits.rows:,} at most. Send them in parts.")
     characters = sum(len(text) for row in texts for text in row)
     if characters <= AT_ONCE:
         rows = _encoded(model, texts)
@@ -76,7 +77,7 @@ async def answer_rows(
     # the workers
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
-    job = Job(model, rows, lambda: loop.call_soon_threadsafe(done.set), time.monotonic() + limits.seconds)
+    job = RowJob(model, rows, lambda: loop.call_soon_threadsafe(done.set), time.monotonic() + limits.seconds)
     started(job)
     try:
         engine.queue.add(job)
@@ -95,7 +96,7 @@ async def answer_rows(
     return AnsweredRows(model, texts, job.logits, predictions, tokens)
 
 
-def _encoded(model: TextClassifier, texts: Texts) -> list[EncodedRows]:
+def _encoded(model: TextClassifier, texts: RequestTexts) -> list[EncodedRows]:
     """Tokenize each row alone, so that the error of one names it, and batches can have any rows."""
     rows = []
     for number, row in enumerate(texts):
@@ -109,10 +110,10 @@ def _encoded(model: TextClassifier, texts: Texts) -> list[EncodedRows]:
 def _refuse_truncated(model: TextClassifier, rows: Sequence[EncodedRows]) -> None:
     for number, row in enumerate(rows):
         if row.truncated:
-            raise too_large(f"row {number}: {model.unread}. Leave out truncate: false, or divide the text.")
+            raise exceeding(f"row {number}: {model.unread}. Leave out truncate: false, or divide the text.")
 
 
-def _refuse_failed(job: Job, limits: ServiceLimits) -> None:
+def _refuse_failed(job: RowJob, limits: ServiceLimits) -> None:
     """Refuse a request of which a row has no logits."""
     if not job.failures:
         return

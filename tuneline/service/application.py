@@ -24,6 +24,7 @@ from tuneline.core.machine import threads
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows, answer_rows
 from tuneline.service.bodies import parsed, read_body
+from tuneline.service.counters import ServiceCounters
 from tuneline.service.dialects.classify import classify_answer, read_classify
 from tuneline.service.dialects.open_inference import (
     JSON_LENGTH,
@@ -35,10 +36,9 @@ from tuneline.service.dialects.open_inference import (
 from tuneline.service.dialects.tei import read_tei, refuse_other_side, tei_answer, tei_info
 from tuneline.service.engine import Engine
 from tuneline.service.errors import RequestError, invalid
-from tuneline.service.guard import Guard, error_body
-from tuneline.service.jobs import Job
+from tuneline.service.guard import RequestGuard, error_body
+from tuneline.service.jobs import RowJob
 from tuneline.service.limits import ServiceLimits
-from tuneline.service.measurements import Measurements
 from tuneline.service.models import ModelSource
 from tuneline.service.reloading import ServedModel
 from tuneline.service.shadow import Shadow
@@ -82,7 +82,7 @@ class Service:
 
     Attributes:
         settings: Its settings.
-        measurements: What it counts.
+        counters: What it counts.
         model: The model that answers.
         engine: What computes.
         woken: Set to look at the source of the model at once.
@@ -95,11 +95,11 @@ class Service:
             StageError: The model cannot be used.
         """
         self.settings = settings
-        self.measurements = Measurements()
+        self.counters = ServiceCounters()
         self.model = ServedModel(settings.source, self._count_reload)
-        self.measurements.version.labels(self.model.current.version).set(1)
+        self.counters.version.labels(self.model.current.version).set(1)
         workers = settings.workers or threads()
-        self.engine = Engine(workers, settings.limits.waiting_rows, self.measurements.count_batch)
+        self.engine = Engine(workers, settings.limits.waiting_rows, self.counters.count_batch)
         self.woken = asyncio.Event()
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -180,8 +180,8 @@ class Service:
 
     async def metrics(self, _request: Request) -> Response:
         """Return the counters."""
-        self.measurements.waiting.set(self.engine.queue.waiting_rows)
-        return Response(self.measurements.page(), media_type="text/plain; version=0.0.4")
+        self.counters.waiting.set(self.engine.queue.waiting_rows)
+        return Response(self.counters.page(), media_type="text/plain; version=0.0.4")
 
     # -- parts of them
 
@@ -200,7 +200,7 @@ class Service:
         Raises:
             ClientDisconnect: The client went away; its rows are computed no more.
         """
-        jobs: list[Job] = []
+        jobs: list[RowJob] = []
         answering = asyncio.ensure_future(
             answer_rows(
                 model, texts, self.engine, self.settings.limits, truncate=truncate, started=jobs.append
@@ -228,21 +228,21 @@ class Service:
     def _count_answers(self, answered: AnsweredRows) -> None:
         for prediction in answered.predictions:
             answer = "none" if prediction.abstained else prediction.label or "predicted"
-            self.measurements.predictions.labels(answered.model.version, answer).inc()
+            self.counters.predictions.labels(answered.model.version, answer).inc()
 
     def count_status(self, status: int) -> None:
         """Count the answer to a request."""
-        self.measurements.requests.labels(str(status)).inc()
+        self.counters.requests.labels(str(status)).inc()
 
     def _count_reload(self, outcome: str) -> None:
-        self.measurements.reloads.labels(outcome).inc()
+        self.counters.reloads.labels(outcome).inc()
         if outcome == "loaded":
-            self.measurements.version.clear()
-            self.measurements.version.labels(self.model.current.version).set(1)
+            self.counters.version.clear()
+            self.counters.version.labels(self.model.current.version).set(1)
 
     def _count_shadow(self, outcome: str) -> None:
         if self._shadow is not None:
-            self.measurements.shadow.labels(self._shadow.model.version, outcome).inc()
+            self.counters.shadow.labels(self._shadow.model.version, outcome).inc()
 
 
 async def _left(request: Request) -> None:
@@ -255,7 +255,7 @@ async def _left(request: Request) -> None:
 
 def application(service: Service) -> ASGIApp:
     """Return the application of a service."""
-    measurements = service.measurements
+    counters = service.counters
 
     def timed(path: str, endpoint: Endpoint) -> Endpoint:
         async def measured(request: Request) -> Response:
@@ -263,7 +263,7 @@ def application(service: Service) -> ASGIApp:
             try:
                 return await endpoint(request)
             finally:
-                measurements.seconds.labels(path).observe(time.perf_counter() - started)
+                counters.seconds.labels(path).observe(time.perf_counter() - started)
 
         return measured
 
@@ -299,7 +299,7 @@ def application(service: Service) -> ASGIApp:
         },
     )
     settings = service.settings
-    return Guard(app, settings.token, settings.hosts, service.count_status)
+    return RequestGuard(app, settings.token, settings.hosts, service.count_status)
 
 
 async def _request_error(_request: Request, error: Exception) -> Response:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import from_json
 from starlette.requests import Request
 
-from tuneline.service.errors import RequestError, invalid, too_large
+from tuneline.service.errors import RequestError, exceeding, invalid
 from tuneline.service.limits import ServiceLimits
 
 JSON = "application/json"
@@ -25,7 +25,7 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
         raise RequestError(415, f"The Content-Type of a request is {JSON}.", "Validation")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limits.body_bytes:
-        raise _too_large(limits)
+        raise _exceeding(limits)
 
     body = bytearray()
     try:
@@ -33,7 +33,7 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > limits.body_bytes:
-                    raise _too_large(limits)
+                    raise _exceeding(limits)
     except TimeoutError:
         message = f"The body did not arrive in {limits.body_seconds:.0f} s."
         raise RequestError(408, message, "Validation", {"connection": "close"}) from None
@@ -52,7 +52,7 @@ def parsed(body: bytes) -> Any:
         raise invalid(f"The body is no JSON: {error}.") from None
 
 
-def _too_large(limits: ServiceLimits) -> RequestError:
-    error = too_large(f"The body has more than {limits.body_bytes:,} bytes. Send the rows in parts.")
+def _exceeding(limits: ServiceLimits) -> RequestError:
+    error = exceeding(f"The body has more than {limits.body_bytes:,} bytes. Send the rows in parts.")
     error.headers["connection"] = "close"
     return error

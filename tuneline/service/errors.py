@@ -37,7 +37,7 @@ def unprocessable(message: str) -> RequestError:
     return RequestError(422, message, "Tokenizer")
 
 
-def too_large(message: str) -> RequestError:
+def exceeding(message: str) -> RequestError:
     """Return the error for more than the service or the model takes."""
     return RequestError(413, message, "Validation")
 

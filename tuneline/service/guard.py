@@ -30,7 +30,7 @@ SECURITY_HEADERS = {
 
 
 @dataclass(frozen=True)
-class Guard:
+class RequestGuard:
     """The part of the application that every request passes first.
 
     Without a token, the service is asked by the names of this machine only: a page of another site that gave

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.service.jobs import BATCH_TOKENS, Job, RowBatch
+from tuneline.service.jobs import MOST_TOKENS, RowBatch, RowJob
 
 LIKE_LENGTH = 0.75
 """Rows of two requests share a batch if the shorter ones have at least this share of the tokens."""
@@ -33,7 +33,7 @@ class Work:
     """What a worker computes at once: batches of one request or of several, all for one model."""
 
     model: TextClassifier
-    parts: list[tuple[Job, RowBatch]] = field(default_factory=list)
+    parts: list[tuple[RowJob, RowBatch]] = field(default_factory=list)
 
 
 class JobQueue:
@@ -42,19 +42,19 @@ class JobQueue:
     def __init__(self, most_rows: int) -> None:
         """Open the queue for ``most_rows`` waiting rows."""
         self._most_rows = most_rows
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[RowJob] = deque()
         self._condition = threading.Condition()
         self._is_closed = False
         self._waiting = 0
         self._rate = 0.0
-        self._idle_jobs: deque[Job] = deque()
+        self._idle_jobs: deque[RowJob] = deque()
 
     @property
     def waiting_rows(self) -> int:
         """Rows that no worker has taken yet."""
         return self._waiting
 
-    def add(self, job: Job) -> None:
+    def add(self, job: RowJob) -> None:
         """Add a request.
 
         Raises:
@@ -67,7 +67,7 @@ class JobQueue:
             self._jobs.append(job)
             self._condition.notify(len(job.batches))
 
-    def add_idle(self, job: Job) -> bool:
+    def add_idle(self, job: RowJob) -> bool:
         """Add rows that are computed when nothing else is to do; return False if too many wait already."""
         with self._condition:
             if len(self._idle_jobs) >= self._most_rows:
@@ -118,13 +118,13 @@ class JobQueue:
         longest = batch.longest
         inputs = batch.inputs
         for other in list(self._jobs):
-            if longest * (inputs + 1) > BATCH_TOKENS:
+            if longest * (inputs + 1) > MOST_TOKENS:
                 break
             if other.model is not job.model or other.is_late:
                 continue
             like = other.batches[0]
             shorter, longer = sorted((like.longest, longest))
-            if shorter < LIKE_LENGTH * longer or longer * (inputs + like.inputs) > BATCH_TOKENS:
+            if shorter < LIKE_LENGTH * longer or longer * (inputs + like.inputs) > MOST_TOKENS:
                 continue
             work.parts.append((other, other.batches.popleft()))
             self._waiting -= len(like.rows)
@@ -134,7 +134,7 @@ class JobQueue:
             inputs += like.inputs
         return work
 
-    def _next_batch(self, jobs: deque[Job]) -> tuple[Job | None, RowBatch | None]:
+    def _next_batch(self, jobs: deque[RowJob]) -> tuple[RowJob | None, RowBatch | None]:
         """Take the next batch of the first request; those that nobody waits for are dropped."""
         while jobs:
             job = jobs.popleft()
@@ -149,7 +149,7 @@ class JobQueue:
             return job, batch
         return None, None
 
-    def _drop(self, job: Job, jobs: deque[Job]) -> None:
+    def _drop(self, job: RowJob, jobs: deque[RowJob]) -> None:
         """Fail the rows of a request that are left."""
         rows = [row for batch in job.batches for row in batch.rows]
         job.batches.clear()

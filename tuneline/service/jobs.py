@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from tuneline.model.batches import RowWindows
 from tuneline.model.row_offsets import row_offsets
-from tuneline.onnx.text_classifier import EncodedRows, TextClassifier
+from tuneline.onnx.exported_model import EncodedRows
+from tuneline.onnx.text_classifier import TextClassifier
 
-BATCH_TOKENS = 512
+MOST_TOKENS = 512
 """Tokens of a batch at most, those of padding included; a row that has more is a batch of its own.
 
 More are no faster on a processor, and make the others wait (docs/benchmarks.md).
@@ -45,7 +46,7 @@ class RowBatch:
 
 
 @dataclass(eq=False)
-class Job:
+class RowJob:
     """The rows of a request.
 
     Attributes:
@@ -105,7 +106,7 @@ def row_batches(rows: Sequence[EncodedRows]) -> list[RowBatch]:
     batches: list[RowBatch] = []
     for row in sorted(range(len(rows)), key=lambda row: longest[row]):
         last = batches[-1] if batches else None
-        if last is not None and longest[row] * (last.inputs + inputs[row]) <= BATCH_TOKENS:
+        if last is not None and longest[row] * (last.inputs + inputs[row]) <= MOST_TOKENS:
             batches[-1] = RowBatch((*last.rows, row), longest[row], last.inputs + inputs[row])
         else:
             batches.append(RowBatch((row,), longest[row], inputs[row]))

@@ -18,7 +18,7 @@ from tuneline.onnx.prediction import Prediction
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.engine import Engine
-from tuneline.service.jobs import Job
+from tuneline.service.jobs import RowJob
 
 MOST_KEPT = 10_000
 """Rows that a file of disagreements has at most."""
@@ -64,7 +64,7 @@ class Shadow:
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         in_a_minute = time.monotonic() + 60
-        job = Job(self.model, encoded, lambda: loop.call_soon_threadsafe(done.set), in_a_minute)
+        job = RowJob(self.model, encoded, lambda: loop.call_soon_threadsafe(done.set), in_a_minute)
         if not self.engine.queue.add_idle(job):
             self._count_all("skipped", chosen)
             return

@@ -8,7 +8,7 @@ from stages.compare.flips import describe_flips
 from stages.compare.logits import TrainedLogits, compare_logits
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
-from tuneline.onnx.comparison_records import Prediction
+from tuneline.onnx.comparison_records import FlippedPrediction
 from tuneline.tasks import Classification, Regression
 
 
@@ -47,8 +47,8 @@ def test_flip_of_a_regression_has_numbers(raw):
     (flip,) = describe_flips(compared(reference, [[0], [1.5]]), reference, raw, ["text"])
     assert (flip.label, flip.trained, flip.exported) == (
         1.0,
-        Prediction(prediction=1.0),
-        Prediction(prediction=1.5),
+        FlippedPrediction(prediction=1.0),
+        FlippedPrediction(prediction=1.5),
     )
 
 

@@ -30,9 +30,9 @@ from tuneline.metrics.functions import load_metric
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.metrics.table import Metric
 from tuneline.model.encoding import EncodingError
+from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
@@ -75,7 +75,7 @@ class EvaluatedModel:
     """
 
     name: str
-    classifier: TextClassifier
+    classifier: ExportedModel
     record: ExportRecord
     profile: Profile | None
 
@@ -377,7 +377,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
 
 def _predicted(
-    classifier: TextClassifier,
+    classifier: ExportedModel,
     file: LabelledFile,
     texts: Sequence[Sequence[str]],
     notes: list[str],
@@ -415,7 +415,7 @@ def _intervals(metrics: Mapping[str, float], predicted: SplitPredictions) -> dic
 
 
 def predict_logits(
-    model: TextClassifier, texts: Sequence[Sequence[str]], advance: Callable[[int], None]
+    model: ExportedModel, texts: Sequence[Sequence[str]], advance: Callable[[int], None]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
     """Predict texts, one list for each column, window by window.
 

@@ -16,7 +16,7 @@ from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowP
 from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
-    from tuneline.onnx.text_classifier import TextClassifier
+    from tuneline.onnx.exported_model import ExportedModel
     from tuneline.predict.result_folder import ResultFolder
     from tuneline.readers.files import DataFile
     from tuneline.readers.tables import Format, Input
@@ -283,7 +283,7 @@ def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
         )
 
 
-def check_deciding_window(deciding_window: bool, model: "TextClassifier") -> None:
+def check_deciding_window(deciding_window: bool, model: "ExportedModel") -> None:
     """Refuse ``--deciding-window`` for a model that reads each text at once."""
     if deciding_window and model.long_text.windows is None:
         raise StageError(

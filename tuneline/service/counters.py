@@ -8,7 +8,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 """Bounds of the histogram of rows in a forward pass."""
 
 
-class Measurements:
+class ServiceCounters:
     """The counters of one service."""
 
     def __init__(self) -> None:
