@@ -19,8 +19,9 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
         RequestError: It has too many bytes, takes too long, or is no JSON by its header.
         ClientDisconnect: The client went away.
     """
-    # Not any type that a web page can send to another origin without being asked.
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # None of the types that a web page can send to another origin without being asked. Triton's client sends
+    # no type at all.
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind not in {JSON, "application/octet-stream"}:
         raise RequestError(415, f"The Content-Type of a request is {JSON}.", "Validation")
     length = request.headers.get("content-length", "")

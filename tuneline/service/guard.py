@@ -83,7 +83,9 @@ class RequestGuard:
             return RequestError(421, "This service is not asked by that name of a host.", "Validation")
         if path in OPEN_PATHS:
             return None
-        if headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        origin = headers.get("origin")
+        is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
+        if is_foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
             return RequestError(403, "Pages of other sites may not ask this service.", "Validation")
         if self.token is None:
             return None

@@ -26,10 +26,14 @@ def read_classify(body: Any, model: TextClassifier, name: str) -> list[tuple[str
     if asked is not None and asked not in {name, model.version}:
         raise RequestError(404, f"This service has the model {name}; leave model out.", "Validation")
     rows = body["input"]
-    is_pair = len(model.text_columns) > 1 and isinstance(rows, list) and all(isinstance(x, str) for x in rows)
-    if isinstance(rows, list) and not is_pair:
+    if isinstance(rows, list) and not _is_pair(rows, model.text_columns):
         return texts_of_request(rows, model.text_columns)
     return texts_of_request([rows], model.text_columns)
+
+
+def _is_pair(rows: list[Any], columns: tuple[str, ...]) -> bool:
+    """Return True if a list of texts is one row: of a model of pairs, where a text is none."""
+    return len(columns) > 1 and bool(rows) and all(isinstance(row, str) for row in rows)
 
 
 def classify_answer(name: str, answered: AnsweredRows, number: int) -> dict[str, Any]:
