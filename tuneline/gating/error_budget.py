@@ -9,12 +9,12 @@ rows, which makes it harder to beat there, not easier.
 
 **The level of a candidate** is given by the validation rows, before the reported split is looked at: an equal
 part of the year, divided by four times its p-value on validation, and at most a fifth of what is left. A
-candidate that wins on validation so is tested at up to a hundred times the level of one that does not. These
-are weights of hypotheses (Genovese, Roeder & Wasserman, "False discovery control with p-value weighting",
+candidate that wins on validation so may be tested at 290 times the level of one that loses there. These are
+weights of hypotheses (Genovese, Roeder & Wasserman, "False discovery control with p-value weighting",
 Biometrika 93, 2006), by rows that are independent of those of the test. The promise needs nothing of them:
 whatever validation says, and however much it was searched, the levels of a year sum to its budget at most.
-Were all candidates of a year exactly as good as production, they would use up most of it; candidates that are
-worse use up little.
+Were all candidates of a year exactly as good as production, each on other validation rows, they would use it
+up; candidates that are worse use up little.
 
 The sum is over all rows that were reported on, because a level is large where validation is clear: a split
 that gets ten rows every night would be a way around it. The Ladder (Blum & Hardt, 2015, arXiv:1502.04585)
