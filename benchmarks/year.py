@@ -33,8 +33,9 @@ from rich.table import Table
 
 from flows.clean import DAY, Cleaning, clean_all
 from flows.promotion import outcome
-from flows.promotion.gate import PairedPredictions, PromotionCriterion, PromotionDecision
+from flows.promotion.gate import PromotionCriterion, PromotionDecision
 from flows.promotion.gate import decide_promotion as judge
+from flows.promotion.paired_predictions import PairedPredictions
 from flows.promotion.registry import Registry
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.commits import Run

@@ -131,9 +131,9 @@ class PromotionPolicy(Section):
     ``null``: accuracy; macro_f1 for several labels, pearson for a regression.
     """
     error_rate: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    """Largest probability of promoting, in a year on the same reported split, any model that is no better."""
+    """Largest probability of promoting, in a year, any model that is no better."""
     candidates_per_year: Positive = 365
-    """Candidates that share ``error_rate``, each an equal part; of more in a year, none is promoted.
+    """Candidates that are expected in a year, by which ``error_rate`` is divided.
 
     Weekly trainings: 52. Fewer candidates need less evidence each.
     """

@@ -1,6 +1,7 @@
 """The promotion gate: a candidate and the model in production on the same rows, and the decision.
 
-Each decision uses up a part of the error budget of a year (``tuneline/gating/error_budget.py``).
+Each decision uses up a part of the error budget of a year (``tuneline/gating/error_budget.py``): a larger one
+if the candidate is also better on the validation rows.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -20,13 +22,18 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.events import emit_event
 
 from flows.promotion.guards import Guard, PairedRows, check_behaviour, check_slices
-from flows.promotion.production import fetch_model
+from flows.promotion.paired_predictions import (
+    PairedPredictions,
+    paired_predictions,
+    reported_split,
+    validation_predictions,
+)
 from flows.promotion.registry import Registry
 from flows.runs.commits import read_metrics
 from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
 from tuneline.comparison.paired import McNemar, PairedComparison
-from tuneline.core.tables import SplitReader, read_table
+from tuneline.core.tables import SplitReader
 from tuneline.core.yaml_files import read_yaml
 from tuneline.gating.discordant_rows import Votes
 from tuneline.gating.error_budget import ErrorBudget, GateEntry
@@ -34,40 +41,18 @@ from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging, task_metrics
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
-from tuneline.paths import CHECKS, PARAMS, PREDICTIONS, RAW, TOKENIZED
-from tuneline.predictions.files import Predictions, read_predictions
+from tuneline.paths import CHECKS, PARAMS, RAW, TOKENIZED
 from tuneline.reports.checks import Checks
 from tuneline.repository.dvc import read_lock
-from tuneline.repository.git import ArtifactError, artifact_path, lock_at
+from tuneline.repository.git import artifact_path
 from tuneline.repository.registry import Version
-from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task
-from tuneline.tasks.columns import encoded_predictions
 
 TAIL_RESAMPLES = 20
 """Resamples of the bootstrap that are beyond the end of an interval which decides, on average."""
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
-
-
-@dataclass(frozen=True)
-class PairedPredictions:
-    """Predictions of two models for the rows of the candidate's reported split, each of shape ``(rows,)``.
-
-    Attributes:
-        labels: Class ids or numbers.
-        production: Predictions of the model in production; ``None`` if there is none.
-        incomparable: Reason why the model in production cannot predict these rows; ``None`` if it can.
-        clusters: Cluster of each row, from 0; ``None``: each row is on its own.
-    """
-
-    labels: NDArray[Any]
-    candidate: NDArray[Any]
-    production: NDArray[Any] | None
-    task: Task
-    incomparable: str | None = None
-    clusters: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -164,8 +149,7 @@ def decide_promotion(
     """
     task = predictions.task
     metric = promotion_metric(policy.metric, task, deciding)
-    # McNemar's test counts rows that are right, which a model with a better F1 may have fewer of.
-    has_test = task.one_class and metric == primary_metric(task.metric_kind).name
+    has_test = _has_test(task, metric)
 
     # comparison
     baseline = predictions.production
@@ -175,23 +159,15 @@ def decide_promotion(
     elif budget is None:
         budget = ErrorBudget.of_split((), "", time.time(), policy)
     confidence = policy.confidence
-    resamples = policy.resamples
-    interval_decides = not has_test or policy.min_gain < 0
-    if budget is not None and budget.level > 0 and interval_decides:
-        confidence = 1 - 2 * budget.level
-        resamples = max(resamples, math.ceil(TAIL_RESAMPLES / budget.level))
-    compared = PairedComparison.of(
-        task,
-        [METRIC_TABLE[metric]],
-        predictions.labels,
-        predictions.candidate,
-        baseline,
-        average=averaging(task, None),
-        resamples=resamples,
-        level=confidence,
-        clusters=predictions.clusters,
-    )
+    compared = _compared(predictions, baseline, metric, policy.resamples, confidence)
     gain = compared.differences[metric]
+    interval_decides = not has_test or policy.min_gain < 0
+    if budget is not None and budget.level > 0 and interval_decides and gain.low > policy.min_gain:
+        # The end of a wider interval takes many resamples: a candidate that fails the usual one needs none.
+        confidence = max(confidence, 1 - 2 * budget.level)
+        resamples = max(policy.resamples, math.ceil(TAIL_RESAMPLES / budget.level))
+        compared = _compared(predictions, baseline, metric, resamples, confidence)
+        gain = compared.differences[metric]
 
     # criteria, in the order in which people read them
     criteria = []
@@ -208,6 +184,66 @@ def decide_promotion(
         criteria.append(_budget_left(budget))
     criteria += measured
     return PromotionDecision(tuple(criteria), metric, gain, test, production)
+
+
+def _has_test(task: Task, metric: str) -> bool:
+    """Return True if McNemar's test is about the metric that decides.
+
+    It counts rows that are right, which a model with a better F1 may have fewer of.
+    """
+    return task.one_class and metric == primary_metric(task.metric_kind).name
+
+
+def _compared(
+    predictions: PairedPredictions,
+    baseline: NDArray[Any],
+    metric: str,
+    resamples: int,
+    confidence: float,
+) -> PairedComparison:
+    """Compare the candidate with a baseline by the metric that decides."""
+    return PairedComparison.of(
+        predictions.task,
+        [METRIC_TABLE[metric]],
+        predictions.labels,
+        predictions.candidate,
+        baseline,
+        average=averaging(predictions.task, None),
+        resamples=resamples,
+        level=confidence,
+        clusters=predictions.clusters,
+    )
+
+
+def validation_p_value(
+    validation: PairedPredictions | None, policy: PromotionPolicy, deciding: str | None = None
+) -> float | None:
+    """Return the one-sided p-value of a candidate that is no better than production on its validation rows.
+
+    It sets the level of the candidate and decides nothing, so an approximation is good enough where no exact
+    test is about the metric: the interval of the difference, taken as a normal distribution's.
+
+    Returns:
+        ``None`` if it is not known: there are no such predictions, or production cannot predict the rows.
+    """
+    if validation is None or validation.production is None or len(validation.labels) == 0:
+        return None
+    metric = promotion_metric(policy.metric, validation.task, deciding)
+    compared = _compared(validation, validation.production, metric, policy.resamples, policy.confidence)
+    test = compared.test
+    if test is not None and policy.min_gain >= 0 and _has_test(validation.task, metric):
+        if test.first_only > test.second_only:
+            return test.p / 2
+        return 1 - test.p / 2
+
+    gain = compared.differences[metric]
+    above = gain.value - policy.min_gain
+    standard_error = (gain.high - gain.low) / (2 * NormalDist().inv_cdf((1 + policy.confidence) / 2))
+    if not math.isfinite(above) or not math.isfinite(standard_error):
+        return None
+    if standard_error == 0:  # models that differ in no row
+        return 0.0 if above > 0 else 1.0
+    return NormalDist().cdf(-above / standard_error)
 
 
 def promotion_metric(name: str | None, task: Task, deciding: str | None = None) -> str:
@@ -293,12 +329,16 @@ def _significance(test: McNemar, policy: PromotionPolicy, budget: ErrorBudget | 
 
 def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
     """Require that the year's error probability is not used up."""
+    reason = "an equal part, without validation rows"
+    if budget.is_repeated:
+        reason = "as the first time that these two models were compared"
+    elif budget.validation_p is not None:
+        reason = f"by p = {budget.validation_p:.2g} on the validation rows"
     value = (
-        f"candidate {budget.number} on this split within a year; used up before: {budget.spent:.2g} of"
-        f" {budget.total:g}"
+        f"{budget.level:.2g} for this candidate, {reason}; {budget.number - 1} candidates within a year have"
+        f" used up {budget.spent:.2g} of {budget.total:g}"
     )
-    required = f"{budget.night:.2g} left for this candidate"
-    return PromotionCriterion("error budget", value, required, met=budget.level > 0)
+    return PromotionCriterion("error budget", value, "some of it left", met=budget.level > 0)
 
 
 def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
@@ -371,12 +411,6 @@ def _latency(pipeline: Pipeline, model: Path) -> float | None:
     return float(json.loads(printed[-1])["p95_ms"])
 
 
-def reported_split(root: Path) -> str:
-    """Return the name of the split that a checkout reports its metrics on."""
-    params = read_yaml(root / PARAMS) or {}
-    return str(params.get("evaluate", {}).get("split", "test"))
-
-
 def train_metric(root: Path) -> str | None:
     """Return ``train.metric`` of a checkout; ``None`` if it has no parameters."""
     if not (root / PARAMS).exists():
@@ -384,73 +418,6 @@ def train_metric(root: Path) -> str | None:
     params = read_yaml(root / PARAMS) or {}
     metric = params.get("train", {}).get("metric")
     return None if metric is None else str(metric)
-
-
-def paired_predictions(
-    pipeline: Pipeline, registry: Registry, production: Version | None
-) -> PairedPredictions:
-    """Return the predictions of both models for the rows of the candidate's reported split.
-
-    If both runs have the same raw splits, byte for byte, production's predictions are those that its own run
-    wrote. Else production's ONNX model predicts the candidate's rows. If it cannot (its text columns are
-    missing, for example), the result says why, and the candidate is not promoted.
-
-    Raises:
-        DataError: The candidate's predictions are missing.
-    """
-    # candidate
-    candidate = _read(pipeline.programs.cwd / PREDICTIONS)
-    predictions = PairedPredictions(
-        candidate.labels, candidate.values, None, candidate.task, clusters=candidate.clusters
-    )
-    if production is None:
-        return predictions
-
-    # production
-    try:
-        theirs = _production_predictions(pipeline, registry, production, candidate.task)
-    except ProgramError as error:
-        return replace(predictions, incomparable=f"{production.name}: {error.reason}")
-    except (ArtifactError, DataError) as error:
-        return replace(predictions, incomparable=f"{production.name}: {error}")
-    return replace(predictions, production=theirs)
-
-
-def _read(path: Path) -> Predictions:
-    if not path.exists():
-        raise DataError(
-            f"{path} is missing: the promotion gate compares predictions.",
-            "Run stage evaluate, which writes them.",
-        )
-    return read_predictions(path)
-
-
-def _production_predictions(
-    pipeline: Pipeline, registry: Registry, production: Version, task: Task
-) -> NDArray[Any]:
-    root = pipeline.programs.cwd
-    temporary = root / ".dvc" / "tmp"
-
-    # The same rows: production's own run has predicted them.
-    lock = lock_at(registry.repository.root, production.commit)
-    if lock.reported_rows() == read_lock(root).reported_rows():
-        target = temporary / f"{production.name}.parquet"
-        message = f"Fetching the predictions of {production.name}"
-        pipeline.get(registry.repository, str(PREDICTIONS), production.commit, target, message)
-        return _read(target).translated(task).values
-
-    # Other rows: production's model predicts them.
-    model = fetch_model(registry, production, pipeline)
-    parts = []
-    for rows in SplitReader.open(root / RAW, reported_split(root), made_by="download").paths:
-        target = temporary / f"{production.name}-{rows.name}"
-        command = ["tuneline", "predict", str(rows)]
-        command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop", "--plain"]
-        message = f"Predicting {rows.name} with {production.name}"
-        pipeline.programs.run(command, message, pipeline.on_line)
-        column = task.prediction_column
-        parts.append(encoded_predictions(task, read_table(target, [column])[column]))
-    return np.concatenate(parts)
 
 
 def guard_criteria(
@@ -492,10 +459,17 @@ def candidate_hash(root: Path, artifact: str) -> str:
     return read_lock(root).out(artifact_path(root, artifact)) or ""
 
 
-def _budget(root: Path, registry: Registry, policy: PromotionPolicy, production: Version) -> ErrorBudget:
-    """Return the error budget of the candidate in a checkout, by the history of the gate."""
+def _budget(
+    root: Path,
+    registry: Registry,
+    policy: PromotionPolicy,
+    production: Version,
+    validation_p: float | None,
+) -> ErrorBudget:
+    """Return the error budget of the candidate in a checkout, by validation and the history of the gate."""
     rows_hash = reported_rows_hash(root, reported_split(root))
-    budget = ErrorBudget.of_split(registry.gate_log.entries(), rows_hash, time.time(), policy)
+    history = registry.gate_log.entries()
+    budget = ErrorBudget.of_split(history, rows_hash, time.time(), policy, validation_p)
     return budget.of_pair(candidate_hash(root, registry.artifact), production.name)
 
 
@@ -535,6 +509,7 @@ def _entry(
         discordant=discordant,
         difference=difference,
         outcome=decision.outcome,
+        validation_p=budget.validation_p,
     )
 
 
@@ -552,16 +527,20 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
     production = registry.in_stage(policy.stage)
     predictions = paired_predictions(pipeline, registry, production)
     is_compared = production is not None and predictions.production is not None
+    # from the folder of the flows, as the policy: a candidate cannot change its own gate
+    deciding = train_metric(registry.repository.root)
     budget = None
     if production is not None and is_compared:
-        budget = _budget(pipeline.programs.cwd, registry, policy, production)
+        validation = validation_predictions(pipeline, registry, production)
+        if validation is not None and validation.incomparable:
+            pipeline.on_line(f"The validation rows are not compared: {validation.incomparable}")
+        validation_p = validation_p_value(validation, policy, deciding)
+        budget = _budget(pipeline.programs.cwd, registry, policy, production, validation_p)
 
     # decision by the metrics
     measured = measure_criteria(pipeline, registry.artifact, policy)
     if production is not None and is_compared:
         measured += guard_criteria(pipeline, registry, predictions, policy, production)
-    # from the folder of the flows, as the policy: a candidate cannot change its own gate
-    deciding = train_metric(registry.repository.root)
     decision = decide_promotion(predictions, measured, policy, production, deciding, budget=budget)
 
     # A hold is a criterion of its own: the log says what would have been promoted without it.

@@ -109,6 +109,20 @@ def pipeline(toy) -> Pipeline:
 
 
 @pytest.fixture
+def make(toy, pipeline) -> Callable[..., str]:
+    """Run the pipeline in the repository itself with some parameters, and commits."""
+
+    def make(*overrides: str) -> str:
+        pipeline.compose(overrides)
+        pipeline.dvc("repro", what="The pipeline")
+        sh("git", "add", "--all", cwd=toy.root)
+        sh("git", "commit", "--quiet", "--allow-empty", "--message=A run", cwd=toy.root)
+        return toy.resolve("HEAD")
+
+    return make
+
+
+@pytest.fixture
 def promoted(toy, registry, pipeline) -> dict:
     """Put the pipeline's present result into production and return the profile of its data."""
     pipeline.dvc("repro", "--quiet", what="The pipeline")

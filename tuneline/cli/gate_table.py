@@ -13,18 +13,18 @@ from tuneline.gating.error_budget import NEW_ROWS, ErrorBudget, GateEntry
 from tuneline.gating.gate_history import read_gate_history
 from tuneline.settings import PromotionPolicy, load_settings
 
-SHOWN = 5
-"""Splits that are shown, the latest first."""
+UNDECIDED = 0.5
+"""P-value of a candidate that is as good as production on validation."""
 
 
 def show_gate(console: Console, root: Path) -> None:
-    """Print the error budget of each split, and what a candidate needs to be promoted on the latest one."""
+    """Print the error budget of the year, and what a candidate needs to be promoted on the latest split."""
     policy = load_settings(root).promotion
     history = read_gate_history(root, policy.artifact)
     console.print(
         Text(
             f"{policy.artifact}: at most {policy.error_rate:.0%} of years promote a model that is no better."
-            f" {policy.candidates_per_year} candidates on one split share that equally."
+            " The better a candidate is on validation, the more of the year it may use up."
         )
     )
     if not history:
@@ -35,60 +35,60 @@ def show_gate(console: Console, root: Path) -> None:
 
 
 def gate_table(history: Sequence[GateEntry], policy: PromotionPolicy) -> Table:
-    """Return one row for each split of the last decisions, the latest first."""
-    names = ("split", "candidates", "promoted", "level of a candidate", "used up in a year", "left")
+    """Return what candidates have used up within a year, on reported splits and on new rows."""
+    names = ("rows", "candidates", "promoted", "used up in a year", "left")
     table = Table(*names, title="Error budget", title_justify="left")
-    hashes = list(dict.fromkeys(entry.rows_hash for entry in reversed(history)))
-    for rows_hash in hashes[:SHOWN]:
-        budget = _budget(history, rows_hash, policy)
-        of_split = [entry for entry in history if entry.rows_hash == rows_hash]
-        name = NEW_ROWS
-        if rows_hash != NEW_ROWS:
-            name = f"{of_split[-1].split} {rows_hash[:12]}"
-        promoted = sum(entry.outcome == "promoted" for entry in of_split)
+    now = time.time()
+    budgets = {"reported split": ErrorBudget.of_split(history, "", now, policy)}
+    of_new_rows = ErrorBudget.of_new_rows(history, now, policy)
+    if of_new_rows.entries:
+        budgets[NEW_ROWS] = of_new_rows
+    for name, budget in budgets.items():
+        promoted = sum(entry.outcome == "promoted" for entry in budget.entries)
         table.add_row(
             name,
-            str(len(of_split)),
+            str(len(budget.entries)),
             str(promoted),
-            f"{budget.level:.2g}",
             f"{budget.spent:.2g} of {budget.total:g}",
             f"{budget.left:.2g}",
         )
     return table
 
 
-def _budget(history: Sequence[GateEntry], rows_hash: str, policy: PromotionPolicy) -> ErrorBudget:
-    if rows_hash == NEW_ROWS:
-        return ErrorBudget.of_new_rows(history, time.time(), policy)
-    return ErrorBudget.of_split(history, rows_hash, time.time(), policy)
-
-
 def tonight(history: Sequence[GateEntry], policy: PromotionPolicy) -> str:
     """Say what a candidate needs on the split of the last decision, in rows and points."""
-    of_splits = [entry for entry in history if entry.rows_hash != NEW_ROWS]
-    if not of_splits:
-        level = _budget((), "", policy).level
-        return (
-            f"Where accuracy decides, a candidate is tested at {level:.2g}: at least"
-            f" {fewest_discordant(level)} rows that only one model predicts correctly."
-        )
-    last = of_splits[-1]
-    budget = _budget(history, last.rows_hash, policy)
+    budget = ErrorBudget.of_split(history, "", time.time(), policy, UNDECIDED)
     if budget.level == 0:
         return (
-            "The year's budget of this split is used up: no candidate is promoted until its rows change, or"
-            " the first decisions are a year old."
+            "The year's budget is used up: no candidate is promoted on the reported split until the first"
+            " decisions are a year old."
         )
+    levels = {"at best": budget.largest, f"with p = {UNDECIDED} on validation": budget.level}
+    if not budget.entries:
+        fewest = fewest_discordant(budget.largest)
+        return (
+            f"Tonight a candidate is tested at {budget.largest:.2g} at best, and at {budget.level:.2g} with"
+            f" p = {UNDECIDED} on validation. Where accuracy decides, it needs at least {fewest} rows that"
+            " only one model predicts correctly."
+        )
+    last = budget.entries[-1]
     if last.discordant is None:
-        return f"A candidate needs an interval of {1 - 2 * budget.level:.5%} above promotion.min_gain."
+        needs = []
+        for case, level in levels.items():
+            needs.append(f"{case} an interval of {1 - 2 * level:.5%}")
+        return f"Tonight a candidate needs {', '.join(needs)}, above promotion.min_gain."
 
-    # as many discordant rows as last time
-    discordant = max(last.discordant, fewest_discordant(budget.level))
-    needed = votes_needed(discordant, budget.level) or discordant
+    needs = [f"{case} {_rows_needed(last, level)}" for case, level in levels.items()]
+    return (
+        f"Tonight a candidate needs {', '.join(needs)} (rows that only one model predicts correctly; the last"
+        f" candidate had {last.discordant} of {last.independent:,} independent rows)."
+    )
+
+
+def _rows_needed(last: GateEntry, level: float) -> str:
+    """Return how many rows a candidate has to win, of as many discordant ones as the last one had."""
+    discordant = max(last.discordant or 0, fewest_discordant(level))
+    needed = votes_needed(discordant, level) or discordant
     net = 2 * needed - discordant
     points = 100 * net / last.independent
-    return (
-        f"Tonight a candidate needs {needed} of {discordant} rows that only one model predicts correctly (the"
-        f" last one had {last.discordant}): {net} rows more than production, {points:+.2f}"
-        f" points of {last.independent:,} independent rows."
-    )
+    return f"{needed} of {discordant} rows, {net} more than production or {points:+.2f} points"

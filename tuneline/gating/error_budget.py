@@ -1,30 +1,42 @@
 """The error budget of the promotion gate: how often it may promote a model that is no better, in a year.
 
 A test at 5 % is wrong once in twenty nights, and a year has 365 of them on the same rows. So a year has one
-budget, ``promotion.error_rate``, and each candidate may use up an equal part of it: its level. A fifth of
-the budget is for candidates that are compared on newly labelled rows (``flows/promotion/challenge.py``). The
-probability that any of a year's candidates is promoted without being better is at most the sum of their
+budget, ``promotion.error_rate``, and each candidate that is tested uses up a part of it: its level. A fifth
+of the budget is for candidates that are compared on newly labelled rows (``flows/promotion/challenge.py``).
+The probability that any of a year's candidates is promoted without being better is at most the sum of their
 levels (the union bound), however much the nights depend on each other. Production was chosen on the same
 rows, which makes it harder to beat there, not easier.
 
-The parts are equal, because a better model may come in any night, and because nothing is gained then by a
-split that changes a little every night: its budget is renewed, and the level stays what it was. The Ladder
-(Blum & Hardt, 2015, arXiv:1502.04585) bounds how far a leaderboard is off, which is another promise: its
-step of one standard error promotes models that are no better (``benchmarks/gate.py``), and with a step that
-keeps the year's error rate it is a normal approximation of the exact test.
+**The level of a candidate** is given by the validation rows, before the reported split is looked at: an equal
+part of the year, divided by four times its p-value on validation, and at most a fifth of what is left. A
+candidate that wins on validation so may be tested at 290 times the level of one that loses there. These are
+weights of hypotheses (Genovese, Roeder & Wasserman, "False discovery control with p-value weighting",
+Biometrika 93, 2006), by rows that are independent of those of the test. The promise needs nothing of them:
+whatever validation says, and however much it was searched, the levels of a year sum to its budget at most.
+Were all candidates of a year exactly as good as production, each on other validation rows, they would use it
+up; candidates that are worse use up little.
+
+The sum is over all rows that were reported on, because a level is large where validation is clear: a split
+that gets ten rows every night would be a way around it. The Ladder (Blum & Hardt, 2015, arXiv:1502.04585)
+bounds how far a leaderboard is off, which is another promise: its step of one standard error promotes models
+that are no better (``benchmarks/gate.py``).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from tuneline.core.records import Record
+from tuneline.core.records import OMITTED, Record
 
 if TYPE_CHECKING:
     from tuneline.settings import PromotionPolicy
 
 NEW_ROWS_PART = 0.2
 """Part of the year's error probability that is kept for newly labelled rows; the rest is for the split."""
+VALIDATION_WEIGHT = 1 / 4
+"""Level of a candidate on which validation says nothing (a p-value of 1), as a part of its equal part."""
+LARGEST_PART = 1 / 5
+"""Part of what is left of the year's budget that one candidate may use up at most, of five or more a year."""
 CHALLENGERS = 13
 """Candidates of a year that can be compared on newly labelled rows: one every four weeks."""
 NEW_ROWS = "new rows"
@@ -53,11 +65,11 @@ class GateEntry(Record):
     production: str
     """Name of the version that it was compared with."""
     number: int
-    """Its number among the candidates on this split within a year, from 1."""
+    """Its number among the candidates within a year, from 1."""
     level: float
     """Error probability that it was tested at, and that it has used up; 0 if an earlier entry has."""
     spent: float
-    """Error probability used up on this split within a year, with this candidate."""
+    """Error probability used up within a year, with this candidate."""
     left: float
     """What is left of the year's budget."""
     discordant: int | None
@@ -68,65 +80,91 @@ class GateEntry(Record):
     """``promoted``, ``rejected`` or ``withheld``."""
     commit: str = ""
     """Commit of the candidate's result."""
+    validation_p: float | None = OMITTED
+    """P-value of the candidate on validation, by which it has its level; ``None`` if it is not known."""
 
 
 @dataclass(frozen=True)
 class ErrorBudget:
-    """The budget of one split, as a candidate finds it.
+    """The budget of a year, as a candidate finds it.
 
     Attributes:
         total: Error probability of a year.
-        night: The equal part of a candidate.
-        entries: Decisions on this split within the last year, the latest last.
-        rows_hash: SHA-256 of the files of the split.
+        level: Level of the candidate; 0: the year's budget is used up.
+        entries: Decisions within the last year that have used it up, the latest last.
+        rows_hash: SHA-256 of the files of the reported split.
+        validation_p: P-value of the candidate on validation; ``None`` if it is not known.
         candidate: Hash of the model that is judged; empty if it is unknown.
-        repeated: Level of an earlier decision about the same two models on these rows, if there was one.
+        is_repeated: True if an earlier decision was about the same two models on these rows.
+        largest: Largest level on a reported split, whatever validation says.
     """
 
     total: float
-    night: float
+    level: float
     entries: Sequence[GateEntry] = ()
     rows_hash: str = ""
+    validation_p: float | None = None
     candidate: str = ""
-    repeated: float | None = None
+    is_repeated: bool = False
+    largest: float = 0.0
 
     @classmethod
-    def of(
-        cls, history: Sequence[GateEntry], rows_hash: str, now: float, *, error_rate: float, candidates: int
+    def of_split(
+        cls,
+        history: Sequence[GateEntry],
+        rows_hash: str,
+        now: float,
+        policy: "PromotionPolicy",
+        validation_p: float | None = None,
     ) -> Self:
-        """Return the budget of the split with a hash, from the history of all splits."""
+        """Return the budget for a candidate on a reported split, given its p-value on validation.
+
+        Without one, the level is an equal part of the year.
+        """
         entries = []
         for entry in history:
-            if entry.rows_hash == rows_hash and now - entry.time < YEAR:
+            if entry.rows_hash != NEW_ROWS and now - entry.time < YEAR:
                 entries.append(entry)
-        return cls(error_rate, error_rate / candidates, tuple(entries), rows_hash)
+        budget = cls((1 - NEW_ROWS_PART) * policy.error_rate, 0.0, entries, rows_hash, validation_p)
+
+        # an equal part, and what validation may make of it
+        part = budget.total / policy.candidates_per_year
+        smallest = VALIDATION_WEIGHT * part
+        largest = max(LARGEST_PART, 1 / policy.candidates_per_year) * budget.left
+        level = part
+        if validation_p is not None:
+            level = smallest / max(validation_p, smallest)
+        if largest < smallest:
+            level = 0.0
+        return replace(budget, level=min(level, largest), largest=largest)
+
+    @classmethod
+    def of_new_rows(cls, history: Sequence[GateEntry], now: float, policy: "PromotionPolicy") -> Self:
+        """Return the budget for a candidate on newly labelled rows: an equal part, while there is one."""
+        entries = []
+        for entry in history:
+            if entry.rows_hash == NEW_ROWS and now - entry.time < YEAR:
+                entries.append(entry)
+        budget = cls(NEW_ROWS_PART * policy.error_rate, 0.0, entries, NEW_ROWS)
+
+        part = budget.total / CHALLENGERS
+        if budget.left < part * (1 - FULL):
+            return budget
+        return replace(budget, level=part)
 
     def of_pair(self, candidate: str, production: str) -> Self:
         """Return the budget for a decision about two models.
 
         The same test on the same rows has the same result, so it uses up nothing when it is repeated: after
-        a hold, or a promotion of another machine that was taken back.
+        a hold, or a promotion of another machine that was taken back. It has the level of the first time.
         """
-        repeated = None
+        budget = replace(self, candidate=candidate)
         for entry in self.entries:
             is_same_pair = entry.candidate == candidate and entry.production == production
-            if candidate and is_same_pair and entry.level > 0:
-                repeated = entry.level
-        return replace(self, candidate=candidate, repeated=repeated)
-
-    @classmethod
-    def of_split(
-        cls, history: Sequence[GateEntry], rows_hash: str, now: float, policy: "PromotionPolicy"
-    ) -> Self:
-        """Return the budget of a split under the settings of the gate."""
-        error_rate = (1 - NEW_ROWS_PART) * policy.error_rate
-        return cls.of(history, rows_hash, now, error_rate=error_rate, candidates=policy.candidates_per_year)
-
-    @classmethod
-    def of_new_rows(cls, history: Sequence[GateEntry], now: float, policy: "PromotionPolicy") -> Self:
-        """Return the budget of newly labelled rows under the settings of the gate."""
-        error_rate = NEW_ROWS_PART * policy.error_rate
-        return cls.of(history, NEW_ROWS, now, error_rate=error_rate, candidates=CHALLENGERS)
+            is_same_test = is_same_pair and entry.rows_hash == self.rows_hash
+            if candidate and is_same_test and entry.level > 0:
+                budget = replace(budget, level=entry.level, is_repeated=True)
+        return budget
 
     @property
     def number(self) -> int:
@@ -144,17 +182,8 @@ class ErrorBudget:
         return max(self.total - self.spent, 0.0)
 
     @property
-    def level(self) -> float:
-        """Level of the next candidate; 0 when the budget of the year is used up."""
-        if self.repeated is not None:
-            return self.repeated
-        if self.left < self.night * (1 - FULL):
-            return 0.0
-        return self.night
-
-    @property
     def cost(self) -> float:
         """Error probability that the next candidate uses up."""
-        if self.repeated is not None:
+        if self.is_repeated:
             return 0.0
         return self.level

@@ -1,29 +1,27 @@
 import json
+from dataclasses import replace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
+from scipy.stats import binom
 
 from flows.promotion import gate as candidates
 from flows.promotion.gate import (
-    PairedPredictions,
     PromotionCriterion,
     decide_promotion,
     judge_candidate,
     measure_criteria,
-    paired_predictions,
     promotion_metric,
     train_metric,
+    validation_p_value,
 )
+from flows.promotion.paired_predictions import PairedPredictions
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from tests.flows.conftest import sh
-from tests.shards import into_shards
 from tuneline.core.written_records import write_record
+from tuneline.gating.error_budget import ErrorBudget
 from tuneline.reports.checks import Checks
 from tuneline.repository.git import ArtifactError
-from tuneline.repository.registry import Version
-from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Classification, Regression
 
@@ -201,68 +199,6 @@ def test_majority_baseline_predicts_the_most_frequent_label():
     assert decide_promotion(PairedPredictions(labels, labels, None, NAMES), (), POLICY).gain.second == 0.5
 
 
-@pytest.fixture
-def make(toy, pipeline):
-    """Run the pipeline in the repository itself with some parameters, and commits."""
-
-    def make(*overrides: str) -> str:
-        pipeline.compose(overrides)
-        pipeline.dvc("repro", what="The pipeline")
-        sh("git", "add", "--all", cwd=toy.root)
-        sh("git", "commit", "--quiet", "--allow-empty", "--message=A run", cwd=toy.root)
-        return toy.resolve("HEAD")
-
-    return make
-
-
-def accuracy(labels, predicted) -> float:
-    return float((labels == predicted).mean())
-
-
-def test_predictions_without_a_model_in_production(toy, registry, pipeline, make):
-    make()
-    found = paired_predictions(pipeline, registry, None)
-    assert found.production is None
-    assert found.task == NAMES
-    assert accuracy(found.labels, found.candidate) == pytest.approx(0.825)
-
-
-def test_predictions_for_equal_rows_are_those_of_productions_run(toy, registry, pipeline, make):
-    production = Version("v0.1.0", make())
-    make("task=strong")
-    found = paired_predictions(pipeline, registry, production)
-    assert accuracy(found.labels, found.production) == pytest.approx(0.825)
-    assert accuracy(found.labels, found.candidate) > 0.9
-
-
-def test_predictions_for_other_rows_come_from_productions_model(toy, registry, pipeline, make):
-    production = Version("v0.1.0", make())
-    make("seed=7")
-    into_shards(toy.root / "data/raw", rows=400)
-    found = paired_predictions(pipeline, registry, production)
-    # The same words are known, so both models are right about the same rows: production really saw the new
-    # ones.
-    assert found.production.tolist() == found.candidate.tolist()
-    assert len(found.labels) == 600
-
-
-def test_predictions_report_why_production_cannot_be_compared(toy, registry, pipeline, make):
-    production = Version("v0.1.0", make())
-    make("seed=7")
-    path = toy.root / "data" / "raw" / "test.parquet"
-    renamed = pq.read_table(path).rename_columns(["body", "labels", "idx"])
-    path.unlink()
-    pq.write_table(renamed, path)
-    found = paired_predictions(pipeline, registry, production)
-    assert found.production is None
-    assert "no column 'text'" in found.incomparable
-
-
-def test_missing_predictions_error_names_the_file(toy, registry, pipeline):
-    with pytest.raises(DataError, match=r"predictions\.parquet"):
-        paired_predictions(pipeline, registry, None)
-
-
 def values(pipeline: Pipeline) -> dict[str, str]:
     return {one.name: one.value for one in measure_criteria(pipeline, "onnx", POLICY)}
 
@@ -366,15 +302,71 @@ def test_f1_is_decided_by_an_interval_at_the_level_of_the_night(labels):
     usual = decide_promotion(predictions, (), PromotionPolicy(metric="f1", candidates_per_year=1))
     assert decision.gain.low < usual.gain.low
     assert "99.9781% interval" in decision.criteria[1].limit
+    # a candidate that fails the usual interval needs no wider one
+    same = replace(predictions, candidate=predictions.production)
+    assert "95% interval" in decide_promotion(same, (), policy).criteria[1].limit
+
+
+def test_validation_sets_the_level_of_a_candidate(labels):
+    """42 of 60 rows, p = 0.001: enough where validation favours the candidate, and not where it does not."""
+    candidate, production = labels.copy(), labels.copy()
+    production[:42] = (production[:42] + 1) % 4
+    candidate[42:60] = (candidate[42:60] + 1) % 4
+    predictions = PairedPredictions(labels, candidate, production, NAMES)
+    for p_value, promoted in ((None, False), (0.5, False), (0.002, True)):
+        budget = ErrorBudget.of_split((), "a", 0, POLICY, p_value)
+        decision = decide_promotion(predictions, (), POLICY, budget=budget)
+        assert decision.promoted == promoted
+    assert "error budget: 0.008 for this candidate, by p = 0.002" in str(decision).replace("0.0080", "0.008")
+
+
+def test_p_value_on_validation_is_exact_where_accuracy_decides(labels):
+    candidate, production = labels.copy(), labels.copy()
+    production[:20] = (production[:20] + 1) % 4
+    candidate[20:30] = (candidate[20:30] + 1) % 4
+    better = PairedPredictions(labels, candidate, production, NAMES)
+    worse = PairedPredictions(labels, production, candidate, NAMES)
+    assert validation_p_value(better, POLICY) == pytest.approx(binom.sf(19, 30, 0.5))
+    assert validation_p_value(worse, POLICY) > 0.9
+    # ten copies of a text are one row
+    clusters = np.maximum(np.arange(len(labels)) - 9, 0)
+    copies = replace(better, clusters=clusters)
+    assert validation_p_value(copies, POLICY) > 2 * validation_p_value(better, POLICY)
+
+
+@pytest.mark.parametrize("metric", ["f1", "accuracy"])
+def test_p_value_on_validation_is_about_the_same_by_an_interval(labels, metric):
+    """Also the one that ``min_gain`` is about."""
+    predictions = PairedPredictions(labels, model(labels, 0.83, seed=1), model(labels, 0.80, seed=2), NAMES)
+    exact = validation_p_value(predictions, POLICY)
+    policy = PromotionPolicy(metric=metric, min_gain=-1e-9 if metric == "accuracy" else 0.0)
+    assert validation_p_value(predictions, policy) == pytest.approx(exact, rel=0.3)
+    tolerant = PromotionPolicy(metric=metric, min_gain=-0.05)
+    assert validation_p_value(predictions, tolerant) < exact / 10
+
+
+def test_p_value_on_validation_of_regressions_and_of_equal_models():
+    draw = np.random.default_rng(0)
+    labels = draw.normal(size=500)
+    good, bad = labels + draw.normal(size=500) / 2, labels + draw.normal(size=500)
+    assert validation_p_value(PairedPredictions(labels, good, bad, Regression()), POLICY) < 0.001
+    assert validation_p_value(PairedPredictions(labels, bad, good, Regression()), POLICY) > 0.999
+    assert validation_p_value(PairedPredictions(labels, bad, bad, Regression()), POLICY) == 1.0
+    tolerant = PromotionPolicy(min_gain=-0.1)
+    assert validation_p_value(PairedPredictions(labels, bad, bad, Regression()), tolerant) == 0.0
+    assert validation_p_value(PairedPredictions(labels, bad, None, Regression()), POLICY) is None
+    assert validation_p_value(None, POLICY) is None
 
 
 def test_each_candidate_uses_up_its_part_and_the_history_says_so(toy, registry, pipeline, make):
     make()
     registry.promote(toy.resolve("HEAD"), "production", "It is good.")
     make("task=weak")
-    policy = PromotionPolicy(min_rows=1, candidates_per_year=2, error_rate=0.125)
+    policy = PromotionPolicy(min_rows=1, candidates_per_year=10, error_rate=0.125)
     first = judge_candidate(pipeline, registry, policy)
-    assert (first.entry.number, first.entry.level, first.entry.left) == pytest.approx((1, 0.05, 0.05))
+    # validation says that it is worse: a quarter of a tenth of the year
+    assert first.entry.validation_p == pytest.approx(1)
+    assert (first.entry.number, first.entry.level, first.entry.left) == pytest.approx((1, 0.0025, 0.0975))
     assert first.entry.production == "v0.1.0"
     assert first.entry.outcome == "rejected"
     assert first.entry.discordant == first.test.first_only + first.test.second_only > 0
@@ -382,21 +374,23 @@ def test_each_candidate_uses_up_its_part_and_the_history_says_so(toy, registry, 
 
     # the same candidate once more: the same test
     again = judge_candidate(pipeline, registry, policy)
-    assert (again.entry.level, again.entry.left) == pytest.approx((0, 0.05))
+    assert (again.entry.level, again.entry.left) == pytest.approx((0, 0.0975))
+    assert "as the first time" in str(again)
 
-    # another one, and then the year is used up, also for a much better one
-    registry.gate_log.append(first.entry.model_copy(update={"candidate": "another"}))
+    # one that is better on validation may use up a fifth of what is left
     make("task=strong")
+    strong = judge_candidate(pipeline, registry, policy)
+    assert strong.entry.validation_p < 0.001
+    assert (strong.entry.number, strong.entry.level) == pytest.approx((2, 0.0975 / 5))
+    assert strong.promoted
+
+    # the year is used up, also for a much better one, and also on other rows
+    used_up = {"candidate": "another", "rows_hash": "b", "level": 0.095}
+    registry.gate_log.append(first.entry.model_copy(update=used_up))
     late = judge_candidate(pipeline, registry, policy)
     assert not late.promoted
-    assert late.reason.startswith("McNemar's test")
-    assert "error budget: candidate 3 on this split" in late.reason
-
-    # other rows have a budget of their own
-    make("task=strong", "seed=7")
-    renewed = judge_candidate(pipeline, registry, policy)
-    assert (renewed.entry.number, renewed.entry.level) == pytest.approx((1, 0.05))
-    assert renewed.promoted
+    assert late.entry.level == 0
+    assert "error budget: 0 for this candidate" in late.reason
 
 
 def test_first_model_uses_up_nothing(toy, registry, pipeline, make):

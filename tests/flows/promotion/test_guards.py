@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.promotion.gate import PairedPredictions, decide_promotion, guard_criteria
+from flows.promotion.gate import decide_promotion, guard_criteria
 from flows.promotion.guards import PairedRows, check_behaviour, check_slices, column_of_rows
+from flows.promotion.paired_predictions import PairedPredictions
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs

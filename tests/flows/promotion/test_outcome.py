@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from flows.promotion.gate import (
-    PairedPredictions,
     PromotionCriterion,
     PromotionDecision,
     as_markdown,
     as_payload,
     decide_promotion,
 )
+from flows.promotion.paired_predictions import PairedPredictions
 from tests.flows.conftest import sh
 from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy

@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 PARAMS = YAML(typ="safe", pure=True).load(Path("params.yaml"))
 QUEUES = ["billing", "parcel", "login", "other"]
 WORDS = 400
+SPLITS = ("train", "validation", "test")
 
 
 def write(path: str, value: object) -> None:
@@ -63,7 +64,8 @@ def download() -> None:
         attempts.write_text("x" * (done + 1))
         if done < PARAMS["data"]["fails"]:
             sys.exit("download: the network is down")
-    for split, rows in {"train": PARAMS["data"]["rows"], "test": PARAMS["data"]["rows"]}.items():
+    rows = PARAMS["data"]["rows"]
+    for split in SPLITS:
         draw = random.Random(f"{PARAMS['seed']} {split}")
         words = [draw.randrange(WORDS) for _ in range(rows)]
         texts = [f"please help w{word}" for word in words]
@@ -83,7 +85,7 @@ def tokenize() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     Path("data/tokenized/tokenizer").mkdir(parents=True)
     tokenizer.save("data/tokenized/tokenizer/tokenizer.json")
-    for split in ("train", "test"):
+    for split in SPLITS:
         raw = read_table(f"data/raw/{split}.parquet")
         ids = [tokenizer.encode(text).ids for text in raw["text"]]
         masks = [[1] * len(row) for row in ids]
@@ -188,7 +190,14 @@ def save_folder(folders: Path, step: int) -> None:
 
 
 def evaluate(words: list[int]) -> None:
-    split = read_table("data/tokenized/test.parquet")
+    predict(words, "validation", "reports/validation.parquet")
+    accuracy, rows = predict(words, "test", "reports/predictions.parquet")
+    write("metrics/evaluate.json", {"accuracy": accuracy, "f1": accuracy, "loss": 0.5, "rows": rows})
+
+
+def predict(words: list[int], name: str, path: str) -> tuple[float, int]:
+    """Write the predictions of a split; return their accuracy and number."""
+    split = read_table(f"data/tokenized/{name}.parquet")
     predicted = [words[row[-1] - 4] for row in split["input_ids"]]
     logits = [[float(queue == p) for queue in range(4)] for p in predicted]
     rows = {
@@ -197,13 +206,9 @@ def evaluate(words: list[int]) -> None:
         "logits": logits,
         "prediction": predicted,
     }
-    write_table("reports/predictions.parquet", rows)
-    accuracy = round(
-        sum(p == label for p, label in zip(predicted, split["labels"], strict=True)) / len(predicted), 6
-    )
-    write(
-        "metrics/evaluate.json", {"accuracy": accuracy, "f1": accuracy, "loss": 0.5, "rows": len(predicted)}
-    )
+    write_table(path, rows)
+    right = sum(p == label for p, label in zip(predicted, split["labels"], strict=True))
+    return round(right / len(predicted), 6), len(predicted)
 
 
 def export(words: list[int]) -> None:

@@ -8,7 +8,7 @@ from tests.flows.conftest import sh
 from tests.tuneline.gating.test_error_budget import judged
 from tuneline.cli import app
 from tuneline.cli.gate_table import tonight
-from tuneline.gating.error_budget import GateEntry
+from tuneline.gating.error_budget import NEW_ROWS, GateEntry
 from tuneline.gating.gate_history import as_message, history_ref
 from tuneline.settings import PromotionPolicy
 
@@ -35,28 +35,39 @@ def shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_gate_without_decisions_says_what_a_candidate_needs(repository, monkeypatch):
     output = shown(repository, monkeypatch)
     assert "nothing is used up" in output
-    assert "at least 14 rows" in output
+    assert "tested at 0.008 at best" in output
+    assert "at least 7 rows" in output
 
 
-def test_gate_shows_what_each_split_has_used_up(repository, monkeypatch):
+def test_gate_shows_what_the_year_has_used_up_on_all_splits(repository, monkeypatch):
     entries = judged(12, until=time.time())
     entries[3] = entries[3].model_copy(update={"outcome": "promoted"})
     other = entries[0].model_copy(update={"rows_hash": "b" * 64, "split": "validation"})
-    remember(repository, [other, *entries])
-    output = shown(repository, monkeypatch)
-    row = next(line for line in output.splitlines() if "test a" in line)
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
-        "test a", "12", "1", "0.00011", "0.0016 of 0.04", "0.038",
-    ]  # fmt: skip
-    assert "validation bbbbbbbbbbbb" in output
-    assert "45 of 60 rows" in output
-    assert "30 rows more than production, +3.00 points of 1,000 independent rows" in output
+    new = entries[0].model_copy(update={"rows_hash": NEW_ROWS, "level": 0.01 / 13})
+    remember(repository, [other, new, *entries])
+    rows = {}
+    for line in shown(repository, monkeypatch).splitlines():
+        cells = [cell.strip() for cell in line.split("│")[1:-1]]
+        if cells:
+            rows[cells[0]] = cells[1:]
+    assert rows["reported split"] == ["13", "1", "0.0014 of 0.04", "0.039"]
+    assert rows[NEW_ROWS] == ["1", "0", "0.00077 of 0.01", "0.0092"]
 
 
-def test_used_up_budget_is_said(repository):
-    assert "used up: no candidate is promoted" in tonight(judged(365, until=time.time()), POLICY)
+def test_gate_says_how_many_rows_a_candidate_needs_by_what_validation_says():
+    said = tonight(judged(1, until=time.time()), POLICY)
+    assert "at best 40 of 60 rows, 20 more than production or +2.00 points" in said
+    assert "with p = 0.5 on validation 46 of 60 rows, 32 more than production or +3.20 points" in said
 
 
-def test_metric_without_a_test_needs_an_interval(repository):
-    entry = judged(1, until=time.time())[0].model_copy(update={"discordant": None})
-    assert "99.97808% above promotion.min_gain" in tonight([entry], POLICY)
+def test_used_up_budget_is_said():
+    assert "used up: no candidate is promoted" in tonight(
+        judged(100, until=time.time(), validation_p=0.0), POLICY
+    )
+
+
+def test_metric_without_a_test_needs_an_interval():
+    entry = judged(1, until=time.time())[0].model_copy(update={"discordant": None, "level": 0.0})
+    said = tonight([entry], POLICY)
+    assert "at best an interval of 98.40000%" in said
+    assert "with p = 0.5 on validation an interval of 99.98904%" in said
