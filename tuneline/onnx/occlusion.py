@@ -85,12 +85,14 @@ def word_effects(
         batch_size: Rows of a forward pass; one of them is the row with all its words.
 
     Raises:
-        DataError: The row has more or fewer texts than the model reads, or the shorter text of a pair leaves
-            no room for windows of the longer one.
+        DataError: The row has more or fewer texts than the model reads.
+        EncodingError: The tokenizer fails on the row, or the shorter text of a pair leaves no room for
+            windows of the longer one.
     """
     row = tuple(texts)
+    encoded = model.encode([row])
     if outputs is None:
-        scores = model.predict([row], 1)
+        scores = model.outputs(encoded, 1)
         (label,) = answers_of(model.task, scores, model.costs).labels
         outputs = answer_outputs(model.task, scores[0], label)
     words = read_words(model, row)
