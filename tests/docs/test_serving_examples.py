@@ -44,6 +44,17 @@ def test_example_with_the_project_prints_a_class(tmp_path_factory, monkeypatch, 
     assert capsys.readouterr().out.split()[0] in names["model"].task.names
 
 
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+def test_example_of_words_prints_their_effects(tmp_path_factory, monkeypatch, capsys, columns):
+    project = published_pipeline(tmp_path_factory, "classification", columns=columns)
+    names = run_example(project, monkeypatch, "word_effects")
+    *effects, last = capsys.readouterr().out.splitlines()
+    assert len(effects) == 5
+    assert effects[0].split()[0] in names["model"].task.names
+    words = sum(len(text.split()) for text in names["texts"][: len(columns)])
+    assert last == f"{words} of {words} words were left out"
+
+
 def test_three_lines_of_a_program_predict(tmp_path_factory, monkeypatch):
     project = published_pipeline(tmp_path_factory, "classification", columns=("subject", "body"))
     names = run_example(project, monkeypatch, "probabilities = TextClassifier")
