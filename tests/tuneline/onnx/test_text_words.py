@@ -38,6 +38,7 @@ def words(model, *texts):
         ("late📦again 😍😍 ❤️ 👩‍💻", ["late", "📦", "again", "😍😍", "❤️", "👩‍💻"]),
         ("wait... what?!", ["wait", "...", "what", "?!"]),
         ("cafe\u0301 हिन्दी नहीं", ["cafe\u0301", "हिन्दी", "नहीं"]),
+        ("می\u200cروم خانه", ["می\u200cروم", "خانه"]),
         ("very very late", ["very", "very", "late"]),
         ("我的包裹。", ["我的", "包裹", "。"]),
         ("iPhone包裹", ["iPhone", "包裹"]),

@@ -13,7 +13,7 @@ from tests.tuneline.cli.predict.conftest import lines_of
 from tuneline.onnx.occlusion import word_effects
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.predict.why_column import WHY_WORDS, why_text
-from tuneline.tasks import Multilabel
+from tuneline.tasks import Classification, Multilabel
 
 ROWS = [
     {"subject": "the parcel", "body": "is late again, my refund was fine"},
@@ -72,6 +72,7 @@ def test_cell_names_the_label_only_where_a_row_has_several():
         {"word": "!", "effect": 0.004, "label": "ok"},
     ]
     assert why_text(Multilabel(("late", "ok")), words) == "never -0.312 (late); ! +0.004 (ok)"
+    assert why_text(Classification(("late", "ok")), words) == "never -0.312; ! +0.004"
 
 
 def test_spreadsheet_executes_no_word(predict):
@@ -96,19 +97,41 @@ def test_regression_has_changes_of_the_number(rows, predict, regression):
     assert {word["label"] for word in lines[0]["why"]} == {None}
 
 
-def test_row_without_an_answer_has_the_words_of_the_answer_it_would_have(
-    rows, predict, classification, tmp_path
-):
+@pytest.fixture
+def costly(classification, tmp_path):
+    """Return a function that gives a copy of the model costs of answers, by class, and of no answer."""
     folder = shutil.copytree(classification / "models/onnx", tmp_path / "model")
-    record = json.loads((folder / "export.json").read_text())
-    errors = {right: {answer: 1.0 for answer in QUEUES if answer != right} for right in QUEUES}
-    record["models"]["fp32"]["costs"] = {"errors": errors, "abstain": 0.0}
-    (folder / "export.json").write_text(json.dumps(record))
+
+    def with_costs(answers, abstain):
+        record = json.loads((folder / "export.json").read_text())
+        errors = {}
+        for right in QUEUES:
+            errors[right] = {answer: cost for answer, cost in answers.items() if answer != right}
+        record["models"]["fp32"]["costs"] = {"errors": errors, "abstain": abstain}
+        (folder / "export.json").write_text(json.dumps(record))
+        return folder
+
+    return with_costs
+
+
+def test_row_without_an_answer_has_the_words_of_the_answer_it_would_have(rows, predict, costly):
+    folder = costly(dict.fromkeys(QUEUES, 1.0), 0.0)
     first, *_ = lines_of(predict("rows.jsonl", "--why", model=folder).stdout)
     assert first["abstained"]
     assert first["label"] is None
     best = max(first["probabilities"], key=first["probabilities"].get)
     assert {word["label"] for word in first["why"]} == {best}
+
+
+@pytest.mark.parametrize("answer", QUEUES)
+def test_words_are_of_the_answer_that_is_given(rows, predict, costly, answer):
+    folder = costly({**dict.fromkeys(QUEUES, 1000.0), answer: 0.001}, None)
+    first, *_ = lines_of(predict("rows.jsonl", "--why", model=folder).stdout)
+    assert {first["label"], *(word["label"] for word in first["why"])} == {answer}
+
+    plain, *_ = lines_of(predict("rows.jsonl", "--why", "--plain", model=folder).stdout)
+    best = max(plain["probabilities"], key=plain["probabilities"].get)
+    assert {plain["label"], *(word["label"] for word in plain["why"])} == {best}
 
 
 def test_skipped_rows_have_no_words(predict):
