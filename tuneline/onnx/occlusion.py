@@ -194,7 +194,7 @@ def _changes(
 ) -> NDArray[np.float64]:
     """Return the change of the scores of a row without each of some spans, ``(spans, len(outputs))``.
 
-    The row itself is in each forward pass, because an int8 model rounds by what is in it.
+    The row itself is predicted with each batch of them, because an int8 model rounds by what is in a batch.
     """
     changes = np.zeros((len(spans), len(outputs)))
     size = max(1, batch_size - 1)
