@@ -183,7 +183,11 @@ class BatchPrediction:
         started = time.perf_counter()
         tally = Tally(self.options.bad_rows)
         columns = OutputColumns(
-            self.model.load().task, self.columns.kept, self.options.rule, self.options.deciding_window
+            self.model.load().task,
+            self.columns.kept,
+            self.options.rule,
+            self.options.deciding_window,
+            self.options.why,
         )
         with open_writer(output, columns) as writer, _scratch(output.path) as folder:
             paths = []
@@ -274,6 +278,8 @@ class BatchPrediction:
                 options.append("excel-safe")
             if self.options.deciding_window:
                 options.append("deciding-window")
+            if self.options.why:
+                options.append("why")
             libraries = [importlib.metadata.version(name) for name in LIBRARIES]
             options += [self.options.rule.values, self.model.load().task.decisions]
             model = file_hash(self.model.file())

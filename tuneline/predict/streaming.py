@@ -4,12 +4,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.row_windows import windows
 from tuneline.predict.skipped_rows import RowReport
+from tuneline.predict.why_column import why_values
 from tuneline.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
@@ -21,8 +23,8 @@ from tuneline.runtime.terminal import progress, say
 class StreamOptions:
     """Rows per forward pass, rows in memory at most, and what to do about rows that cannot be predicted.
 
-    With ``deciding_window``, the output says which window of a document decided. ``rule`` decides about
-    answers.
+    With ``deciding_window``, the output says which window of a document decided, and with ``why``, without
+    which words the answer changes. ``rule`` decides about answers.
     """
 
     batch_size: int
@@ -30,6 +32,7 @@ class StreamOptions:
     bad_rows: BadRowPolicy
     deciding_window: bool = False
     rule: AnswerRule = PLAIN
+    why: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ def predict_file(
     name = source.name
     with ExitStack() as stack:
         rows = stack.enter_context(open_rows(source, columns))
-        output_columns = OutputColumns(model.task, rows.columns.kept, options.rule, options.deciding_window)
+        output_columns = OutputColumns(
+            model.task, rows.columns.kept, options.rule, options.deciding_window, options.why
+        )
         writer = stack.enter_context(open_writer(output, output_columns))
         bad = BadRows(name, rows.unit, options.bad_rows)
         predicted = predict_rows(model, rows, writer, options, bad, report=report)
@@ -154,15 +159,30 @@ def predict_rows(
     with progress(f"predict: {bad.name}", source.total, unit="" if position else "rows") as step:
         for rows in groups:
             texts = [row.texts for row in rows]
+            added: list[list[Any]] = [[] for _ in rows]
             try:
                 encoded = model.encode(texts)
+                if options.deciding_window:
+                    outputs, deciding = model.outputs_with_windows(texts, encoded, options.batch_size)
+                    for values, window in zip(added, deciding, strict=True):
+                        values += [window.number, window.text]
+                else:
+                    outputs = model.outputs(encoded, options.batch_size)
+                if options.why:
+                    words = why_values(
+                        model,
+                        rows,
+                        outputs,
+                        options.rule,
+                        text_columns=source.columns.texts,
+                        batch_size=options.batch_size,
+                    )
+                    for number, value in enumerate(words):
+                        added[number].append(value)
+                        step.detail = f"{predicted + number + 1:,} rows"
             except EncodingError as error:
                 raise error.at(f"{bad.name}, row {rows[error.row].number}") from None
-            if options.deciding_window:
-                outputs, deciding = model.outputs_with_windows(texts, encoded, options.batch_size)
-                writer.write(rows, outputs, [[window.number, window.text] for window in deciding])
-            else:
-                writer.write(rows, model.outputs(encoded, options.batch_size))
+            writer.write(rows, outputs, added)
             predicted += len(rows)
             truncated += encoded.truncated
             if position:

@@ -31,6 +31,7 @@ from tuneline.predict.prediction_columns import (
     prediction_rows,
     prediction_types,
 )
+from tuneline.predict.why_column import WHY_COLUMN, WHY_TYPE, why_text
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
 from tuneline.runtime.atomic_files import replace_file, temporary_directory
@@ -109,7 +110,7 @@ ABSTENTION_COLUMNS = ("abstained", "reason")
 """Whether a row gets no answer, and why."""
 WINDOW_COLUMNS = ("window", "window_text")
 """Which window of a document decided: its number, from 1, and its text."""
-ADDED_TYPES = {"abstained": pa.bool_(), "window": pa.int64()}
+ADDED_TYPES = {"abstained": pa.bool_(), "window": pa.int64(), WHY_COLUMN: WHY_TYPE}
 """Arrow types of the columns above that are no text."""
 DIGITS = 6
 """Digits after the decimal point of a probability or number."""
@@ -138,6 +139,8 @@ class OutputColumns:
     """What decides about answers; ``ABSTENTION_COLUMNS`` are added if some rows may get none."""
     deciding_window: bool = False
     """True if ``WINDOW_COLUMNS`` are added."""
+    why: bool = False
+    """True if ``WHY_COLUMN`` is added."""
 
     @property
     def predicted(self) -> tuple[str, ...]:
@@ -174,6 +177,8 @@ class OutputColumns:
             columns += ABSTENTION_COLUMNS
         if self.deciding_window:
             columns += WINDOW_COLUMNS
+        if self.why:
+            columns += (WHY_COLUMN,)
         return columns
 
     @property
@@ -202,18 +207,19 @@ class Writer(ABC):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        windows: Sequence[Sequence[Any]] | None = None,
+        added: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         """Write rows with their predictions.
 
         Args:
             rows: The rows, with the values of the kept columns.
             outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
-            windows: Values of ``WINDOW_COLUMNS`` of each row; ``None`` if there are no such columns.
+            added: Values of ``WINDOW_COLUMNS`` and ``WHY_COLUMN`` of each row; ``None`` if there are no such
+                columns.
         """
 
     def predicted(
-        self, outputs: NDArray[np.float64], windows: Sequence[Sequence[Any]] | None
+        self, outputs: NDArray[np.float64], added: Sequence[Sequence[Any]] | None
     ) -> Iterator[list[Any]]:
         """Yield the values of ``columns.predicted`` and ``columns.added`` for each row."""
         task = self.columns.task
@@ -221,16 +227,16 @@ class Writer(ABC):
         answers = rule.answers(task, outputs)
         reasons = rule.reasons(answers)
         for number, values in enumerate(prediction_rows(task, outputs, answers, DIGITS)):
-            added: list[Any] = []
+            further: list[Any] = []
             reason = reasons[number]
             if reason is not None:
                 values[0] = None  # so that no program takes it for an answer
                 self.abstained += 1
             if rule.abstains:
-                added += [reason is not None, reason]
-            if windows is not None:
-                added += windows[number]
-            yield [*values, *added]
+                further += [reason is not None, reason]
+            if added is not None:
+                further += added[number]
+            yield [*values, *further]
 
 
 class TextWriter(Writer):
@@ -256,10 +262,10 @@ class TextWriter(Writer):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        windows: Sequence[Sequence[Any]] | None = None,
+        added: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         """Write one line or record per row."""
-        for row, predicted in zip(rows, self.predicted(outputs, windows), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
             line = self._line(f"row {row.number}", [row.number, *row.kept.values(), *predicted])
             self._text.write(line)
         self._text.flush()
@@ -274,8 +280,11 @@ class TextWriter(Writer):
 
     def _cells(self, values: Sequence[Any]) -> Sequence[Any]:
         copied = len(self.columns.copied)
-        predicted = [cell_text(self.columns.task, value) for value in values[copied:]]
-        cells = [*values[:copied], *predicted]
+        end = len(values) - len(self.columns.added)
+        predicted = [cell_text(self.columns.task, value) for value in values[copied:end]]
+        cells = [*values[:copied], *predicted, *values[end:]]
+        if self.columns.why and isinstance(cells[-1], list):  # no header
+            cells[-1] = why_text(self.columns.task, cells[-1])
         if not self._excel_safe:
             return cells
         return [harmless(cell) for cell in cells]
@@ -322,10 +331,10 @@ class ParquetWriter(Writer):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        windows: Sequence[Sequence[Any]] | None = None,
+        added: Sequence[Sequence[Any]] | None = None,
     ) -> None:
         """Collect rows, and write each full row group."""
-        for row, predicted in zip(rows, self.predicted(outputs, windows), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
             kept = [None if value is None else str(value) for value in row.kept.values()]
             self._waiting.append([row.number, *kept, *predicted])
             if len(self._waiting) == ROW_GROUP:

@@ -41,6 +41,13 @@ def test_deciding_window_is_added_to_each_prediction(predict_windows):
     assert rows == lines_of(plain.stdout)
 
 
+def test_deciding_window_and_the_words_without_which_the_answer_changes_go_together(predict_windows):
+    first, second = lines_of(predict_windows("--deciding-window", "--why").stdout)
+    assert list(first)[-3:] == ["window", "window_text", "why"]
+    assert {word["column"] for word in first["why"]} <= {"subject", "body"}
+    assert len(first["why"]) == len(second["why"]) == 5
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_deciding_window_is_a_number_and_a_text_in_each_format(predict_windows, kind, tmp_path):
     done = predict_windows("--deciding-window", "--keep", "body", "--output", f"out.{kind}")

@@ -16,7 +16,7 @@ from sklearn.metrics import f1_score
 from stages.train.decisions import cross_fitted
 from tests.conftest import ROOT
 from tests.params import write_params
-from tests.several_labels import DATA, MODEL, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
+from tests.several_labels import DATA, MODEL, PHRASES, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
 from tuneline.core.tables import read_table
 from tuneline.params.train import ThresholdParams
 from tuneline.tasks import Multilabel
@@ -108,9 +108,9 @@ def fresh(tmp_path):
     return tmp_path / "fresh.jsonl"
 
 
-def predict(project, fresh, output):
+def predict(project, fresh, output, *options):
     """Predict the fresh texts into a file."""
-    words = ["predict", fresh, "--model", project / "models/onnx", "-o", output]
+    words = ["predict", fresh, "--model", project / "models/onnx", "-o", output, *options]
     run(project, "tuneline.cli", "--", *words)
 
 
@@ -209,6 +209,17 @@ def test_predict_writes_lists_in_json_lines(project, fresh, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["labels"] for row in rows] == [tags for _, tags in FRESH]
     assert rows[0]["probabilities"].keys() == set(TAGS)
+
+
+def test_words_without_which_a_label_goes_are_those_that_say_it(project, fresh, tmp_path):
+    predict(project, fresh, tmp_path / "out.jsonl", "--why")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    first, second, *_ = rows[0]["why"]
+    assert {first["label"], second["label"]} == {"damaged", "delivery"}
+    for word in (first, second, rows[1]["why"][0]):
+        assert word["word"] in " ".join(PHRASES[word["label"]]).split()
+        assert word["effect"] < 0
+    assert {word["label"] for word in rows[1]["why"]} == {"praise"}
 
 
 def test_predict_writes_lists_in_parquet(project, fresh, tmp_path):

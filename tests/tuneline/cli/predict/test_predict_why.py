@@ -1,0 +1,169 @@
+"""``tuneline predict --why``: the words without which the answer for a row changes most."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.small_pipeline import QUEUES
+from tests.tuneline.cli.predict.conftest import lines_of
+from tuneline.onnx.occlusion import word_effects
+from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.predict.why_column import WHY_WORDS, why_text
+from tuneline.tasks import Classification, Multilabel
+
+ROWS = [
+    {"subject": "the parcel", "body": "is late again, my refund was fine"},
+    {"subject": "order", "body": ""},
+    {"subject": "", "body": "invoice payment"},
+]
+KEYS = ["word", "effect", "label", "column", "start", "end"]
+
+
+@pytest.fixture
+def rows(predict):
+    """Write the rows into the folder in which the command runs."""
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+
+def test_words_are_added_to_each_prediction_and_change_nothing_else(rows, predict, classification):
+    done = predict("rows.jsonl", "--why")
+    assert done.exit_code == 0, done.output
+    lines = lines_of(done.stdout)
+    model = TextClassifier.load(classification / "models/onnx")
+    for row, line in zip(ROWS, lines, strict=True):
+        effects = word_effects(model, (row["subject"], row["body"])).largest(WHY_WORDS)
+        assert [list(word) for word in line["why"]] == [KEYS] * len(effects)
+        for word, effect in zip(line["why"], effects, strict=True):
+            assert word["effect"] == pytest.approx(effect.effect, abs=2e-6)
+            assert row[word["column"]][word["start"] : word["end"]] == word["word"]
+            assert word["label"] == line["label"]
+    assert len(lines[0].pop("why")) == WHY_WORDS
+    assert lines[1].pop("why") == [], "no row is without text"
+    assert len(lines[2].pop("why")) == 2
+    assert lines == lines_of(predict("rows.jsonl").stdout)
+
+
+def test_words_are_one_cell_of_csv_and_a_list_in_parquet(rows, predict):
+    for name in ("out.csv", "out.tsv", "out.parquet", "out.jsonl"):
+        done = predict("rows.jsonl", "--why", "--keep", "body", "-o", name)
+        assert done.exit_code == 0, done.output
+    expected = [line["why"] for line in lines_of(Path("out.jsonl").read_text())]
+
+    with Path("out.csv").open(newline="") as file:
+        cells = [record["why"] for record in csv.DictReader(file)]
+    assert cells[1] == ""
+    assert [part.split(" ")[0] for part in cells[0].split("; ")] == [word["word"] for word in expected[0]]
+    numbers = [float(part.split(" ")[1]) for part in cells[0].split("; ")]
+    assert numbers == pytest.approx([word["effect"] for word in expected[0]], rel=0.01)
+    assert Path("out.tsv").read_text().splitlines()[1].endswith("\t" + cells[0])
+
+    words = pq.read_table("out.parquet")["why"].to_pylist()
+    assert [[list(word) for word in row] for row in words] == [[KEYS] * len(row) for row in expected]
+    assert words[0][0]["word"] == expected[0][0]["word"]
+
+
+def test_cell_names_the_label_only_where_a_row_has_several():
+    words = [
+        {"word": "never", "effect": -0.31234, "label": "late"},
+        {"word": "!", "effect": 0.004, "label": "ok"},
+    ]
+    assert why_text(Multilabel(("late", "ok")), words) == "never -0.312 (late); ! +0.004 (ok)"
+    assert why_text(Classification(("late", "ok")), words) == "never -0.312; ! +0.004"
+
+
+def test_spreadsheet_executes_no_word(predict):
+    Path("in.jsonl").write_text(json.dumps({"subject": "=1", "body": "= late"}) + "\n")
+    assert predict("in.jsonl", "--why", "--excel-safe", "-o", "out.csv").exit_code == 0
+    (record,) = csv.DictReader(Path("out.csv").read_text().splitlines())
+    assert record["why"][0] not in "=+-@"
+
+
+def test_columns_have_their_names_in_the_input(predict):
+    Path("in.csv").write_text("title,message,why\nthe parcel,is late again,mine\n")
+    done = predict("in.csv", "--why", "--text", "title", "--text", "message", "--keep", "why")
+    (line,) = lines_of(done.stdout)
+    assert line["input_why"] == "mine"
+    assert {word["column"] for word in line["why"]} <= {"title", "message"}
+    assert line["why"]
+
+
+def test_regression_has_changes_of_the_number(rows, predict, regression):
+    lines = lines_of(predict("rows.jsonl", "--why", model=regression / "models/onnx").stdout)
+    assert len(lines[0]["why"]) == WHY_WORDS
+    assert {word["label"] for word in lines[0]["why"]} == {None}
+
+
+@pytest.fixture
+def costly(classification, tmp_path):
+    """Return a function that gives a copy of the model costs of answers, by class, and of no answer."""
+    folder = shutil.copytree(classification / "models/onnx", tmp_path / "model")
+
+    def with_costs(answers, abstain):
+        record = json.loads((folder / "export.json").read_text())
+        errors = {}
+        for right in QUEUES:
+            errors[right] = {answer: cost for answer, cost in answers.items() if answer != right}
+        record["models"]["fp32"]["costs"] = {"errors": errors, "abstain": abstain}
+        (folder / "export.json").write_text(json.dumps(record))
+        return folder
+
+    return with_costs
+
+
+def test_row_without_an_answer_has_the_words_of_the_answer_it_would_have(rows, predict, costly):
+    folder = costly(dict.fromkeys(QUEUES, 1.0), 0.0)
+    first, *_ = lines_of(predict("rows.jsonl", "--why", model=folder).stdout)
+    assert first["abstained"]
+    assert first["label"] is None
+    best = max(first["probabilities"], key=first["probabilities"].get)
+    assert {word["label"] for word in first["why"]} == {best}
+
+
+@pytest.mark.parametrize("answer", QUEUES)
+def test_words_are_of_the_answer_that_is_given(rows, predict, costly, answer):
+    folder = costly({**dict.fromkeys(QUEUES, 1000.0), answer: 0.001}, None)
+    first, *_ = lines_of(predict("rows.jsonl", "--why", model=folder).stdout)
+    assert {first["label"], *(word["label"] for word in first["why"])} == {answer}
+
+    plain, *_ = lines_of(predict("rows.jsonl", "--why", "--plain", model=folder).stdout)
+    best = max(plain["probabilities"], key=plain["probabilities"].get)
+    assert {plain["label"], *(word["label"] for word in plain["why"])} == {best}
+
+
+def test_skipped_rows_have_no_words(predict):
+    Path("in.jsonl").write_text('{"subject": "", "body": ""}\n' + json.dumps(ROWS[0]) + "\n")
+    done = predict("in.jsonl", "--why", "--bad-rows", "skip", "--max-bad-share", 1)
+    (line,) = lines_of(done.stdout)
+    assert (line["row"], len(line["why"])) == (2, WHY_WORDS)
+
+
+def test_folder_of_results_is_made_again_with_the_words(rows, predict):
+    for words in [(), ("--why",)]:
+        done = predict("rows.jsonl", *words, "-o", "out/")
+        assert done.exit_code == 0, done.output
+    (path,) = Path("out").glob("*.parquet")
+    assert pq.read_schema(path).names[-1] == "why"
+    assert "1 of 1 results already" in predict("rows.jsonl", "--why", "-o", "out/").stderr
+
+
+def test_results_of_several_files_are_joined(rows, predict):
+    shutil.copy("rows.jsonl", "more.jsonl")
+    for name in ("out.parquet", "out.csv"):
+        assert predict("rows.jsonl", "more.jsonl", "--why", "-o", name).exit_code == 0
+    words = pq.read_table("out.parquet")["why"].to_pylist()
+    assert words[:3] == words[3:]
+    header, *lines = Path("out.csv").read_text().splitlines()
+    assert header.endswith(",why")
+    assert lines[:3] == lines[3:]
+
+
+@pytest.mark.slow
+def test_ray_writes_the_words_of_the_local_engine(rows, predict):
+    assert predict("rows.jsonl", "--why", "-o", "local.parquet").exit_code == 0
+    done = predict("rows.jsonl", "--why", "-o", "ray.parquet", "--engine", "ray", "--workers", 1)
+    assert done.exit_code == 0, done.output
+    assert Path("ray.parquet").read_bytes() == Path("local.parquet").read_bytes()

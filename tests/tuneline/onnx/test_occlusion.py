@@ -1,0 +1,248 @@
+"""Effects of words: what a prediction without the word gives, and the words that are known to decide."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.exported_pipeline import published_pipeline
+from tests.small_pipeline import QUEUES, WORDS
+from tuneline.decisions.answer_rule import AnswerRule
+from tuneline.decisions.costs import CostRule
+from tuneline.onnx.occlusion import MOST_REMOVALS, word_effects
+from tuneline.onnx.session import OnnxClassifier
+from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.runtime.errors import DataError
+from tuneline.tasks import Multilabel
+
+PAIR = ("the parcel", "is late again, my refund was fine")
+LONG = " ".join(WORDS * 2)
+
+
+def load(factory, task, long_text="truncate", columns=("subject", "body")):
+    folder = published_pipeline(factory, task, long_text, columns) / "models/onnx"
+    return TextClassifier.load(folder, threads=1)
+
+
+@pytest.fixture(scope="module")
+def pair_model(tmp_path_factory):
+    return load(tmp_path_factory, "classification")
+
+
+@pytest.fixture(scope="module")
+def text_model(tmp_path_factory):
+    return load(tmp_path_factory, "classification", columns=("body",))
+
+
+def planted(model, folder, weights):
+    """Return a model whose logits are sums of what each of its words says, by the outputs of some words."""
+    tokenizer = model.encoder.tokenizer
+    embeddings = np.zeros((tokenizer.get_vocab_size(), model.task.outputs), np.float32)
+    for word, values in weights.items():
+        (token,) = tokenizer.encode(word, add_special_tokens=False).ids
+        embeddings[token] = values
+    nodes = [
+        helper.make_node("Gather", ["embeddings", "input_ids"], ["values"]),
+        helper.make_node("ReduceSum", ["values", "axes"], ["logits"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "planted",
+        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "tokens"])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", model.task.outputs])],
+        [
+            numpy_helper.from_array(embeddings, "embeddings"),
+            numpy_helper.from_array(np.array([1]), "axes"),
+        ],
+    )
+    file = folder / "planted.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), file)
+    task = model.task.with_decisions({"temperature": 1.0})
+    return replace(model, classifier=OnnxClassifier(file, 1), task=task)
+
+
+def without_word(row, effect, columns):
+    """Return a row without a word, by hand: these texts have one space between words."""
+    texts = list(row)
+    number = columns.index(effect.text_column)
+    assert texts[number][effect.start : effect.end] == effect.word
+    left = texts[number][: effect.start].split()
+    right = texts[number][effect.end :].split()
+    texts[number] = " ".join(left + right)
+    return tuple(texts)
+
+
+def check_by_hand(model, row):
+    """Check the effects of a row of one class or a number against predictions without each word."""
+    occlusion = word_effects(model, row)
+    (scores,) = model.outputs(model.encode([row]), 1)
+    output = int(scores.argmax())
+    for effect in occlusion.effects:
+        without = model.encode([without_word(row, effect, model.text_columns)])
+        (changed,) = model.outputs(without, 1)
+        assert effect.effect == pytest.approx(changed[output] - scores[output], abs=2e-6)
+    sizes = [abs(effect.effect) for effect in occlusion.effects]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 0.001
+    return occlusion
+
+
+def test_effects_are_those_of_predictions_without_each_word_of_both_texts(pair_model):
+    occlusion = check_by_hand(pair_model, PAIR)
+    words = [(effect.text_column, effect.word) for effect in occlusion.effects]
+    assert sorted(words) == sorted(
+        [("subject", word) for word in PAIR[0].split()]
+        + [("body", word) for word in PAIR[1].replace(",", " ,").split()]
+    )
+    assert occlusion.words == len(words)
+    assert {effect.label for effect in occlusion.effects} == {pair_model.predict_one(PAIR).label}
+
+
+def test_effects_on_a_number_are_changes_of_it(tmp_path_factory):
+    model = load(tmp_path_factory, "regression")
+    occlusion = check_by_hand(model, PAIR)
+    assert {effect.label for effect in occlusion.effects} == {None}
+
+
+def test_effects_are_of_calibrated_probabilities(pair_model):
+    hot = replace(pair_model, task=pair_model.task.with_decisions({"temperature": 3.0}))
+    largest = check_by_hand(hot, PAIR).effects[0]
+    assert abs(largest.effect) != pytest.approx(abs(word_effects(pair_model, PAIR).effects[0].effect), 0.01)
+
+
+def test_effects_in_a_document_of_windows_are_of_the_whole_answer(tmp_path_factory):
+    model = load(tmp_path_factory, "classification", "windows")
+    row = ("the parcel", LONG)
+    assert model.encode([row]).window_counts.tolist() == [3]
+    assert len(check_by_hand(model, row).effects) == 2 + len(WORDS) * 2
+
+
+def test_word_lets_in_what_was_truncated(text_model, tmp_path):
+    """The text loses its end; without a word before it, the model reads the word that was cut off."""
+    model = planted(text_model, tmp_path, {"late": [5.0, 0.0, 0.0]})
+    room = model.max_length - 2
+    row = (" ".join(["again"] * room + ["late"]),)
+    occlusion = word_effects(model, row, [0])
+    assert {effect.word for effect in occlusion.effects} == {"again"}, "what is not read has no effect"
+    assert occlusion.words == room
+    softmax = np.exp(5) / (np.exp(5) + 2)
+    assert [effect.effect for effect in occlusion.effects] == pytest.approx(
+        [softmax - 1 / 3] * room, abs=2e-6
+    )
+
+
+def test_planted_words_are_found_with_their_effects_in_order(text_model, tmp_path):
+    model = planted(text_model, tmp_path, {"late": [2.0, 0.0, 0.0], "fine": [-1.0, 0.0, 0.0]})
+    occlusion = word_effects(model, ("my order is late and was fine again",))
+    without_late, without_fine, base = [np.exp(x) / (np.exp(x) + 2) for x in (-1, 2, 1)]
+    largest = occlusion.largest(5)
+    assert [effect.word for effect in largest] == ["late", "fine"], "others change nothing"
+    # the answer is the first class; without a word it is measured still
+    assert largest[0].effect == pytest.approx(without_late - base, abs=2e-6)
+    assert largest[1].effect == pytest.approx(without_fine - base, abs=2e-6)
+    assert (largest[0].label, largest[0].start, largest[0].end) == (QUEUES[0], 12, 16)
+
+
+def test_each_occurrence_of_a_word_is_left_out_by_itself_and_equal_effects_are_in_order(text_model, tmp_path):
+    model = planted(text_model, tmp_path, {"late": [2.0, 0.0, 0.0]})
+    largest = word_effects(model, ("late again late",)).largest(5)
+    assert [(effect.word, effect.start) for effect in largest] == [("late", 0), ("late", 11)]
+    assert largest[0].effect == largest[1].effect < 0
+
+
+def test_answer_is_the_one_that_costs_least(text_model, tmp_path):
+    model = planted(text_model, tmp_path, {"late": [1.0, 0.0, 0.0]})
+    errors = {right: {answer: 1.0 for answer in QUEUES if answer != right} for right in QUEUES}
+    errors[QUEUES[2]] = dict.fromkeys(QUEUES[:2], 100.0)
+    costly = replace(model, rule=AnswerRule(CostRule.of(errors, None, QUEUES)))
+    assert word_effects(model, ("is late",)).effects[0].label == QUEUES[0]
+    assert word_effects(costly, ("is late",)).effects[0].label == QUEUES[2]
+
+
+def test_effect_is_on_the_label_that_a_word_changes_most(text_model, tmp_path):
+    model = planted(text_model, tmp_path, {"late": [3.0, -4.0, 0.0], "refund": [0.0, 0.0, 3.0]})
+    tags = replace(model, task=Multilabel(("delivery", "praise", "billing")))
+    largest = word_effects(tags, ("late refund please",)).largest(5)
+    change = 0.5 - 1 / (1 + np.exp(-3))
+    assert [(effect.word, effect.label) for effect in largest] == [
+        ("late", "delivery"),
+        ("refund", "billing"),
+    ]
+    assert [effect.effect for effect in largest] == pytest.approx([change] * 2, abs=2e-6)
+
+    # of a row without labels, the most probable one; or the label that is asked for
+    negative = planted(text_model, tmp_path, {"late": [-1.0, -3.0, -2.0]})
+    tags = replace(negative, task=Multilabel(("delivery", "praise", "billing")))
+    (no_labels,) = word_effects(tags, ("late please",)).largest(5)
+    assert no_labels.label == "delivery"
+    (asked,) = word_effects(tags, ("late please",), [1]).largest(5)
+    assert asked.label == "praise"
+    assert asked.effect == pytest.approx(0.5 - 1 / (1 + np.exp(3)), abs=2e-6)
+
+
+def test_text_without_spaces_has_effects_of_its_characters(text_model):
+    """The tokenizer of BERT reads each ideograph as a word."""
+    text = "我的包裹"
+    occlusion = word_effects(text_model, (text,))
+    assert sorted((effect.start, effect.word) for effect in occlusion.effects) == list(enumerate(text))
+
+
+@pytest.mark.parametrize("row", [("late", ""), ("", "late"), ("late", " \n"), ("", "")])
+def test_only_word_of_a_row_is_not_left_out_because_no_row_is_without_text(pair_model, row):
+    assert word_effects(pair_model, row).effects == ()
+
+
+def test_only_word_of_one_text_of_a_pair_is_left_out(pair_model):
+    row = ("late", "parcel")
+    occlusion = check_by_hand(pair_model, row)
+    assert {(effect.text_column, effect.word) for effect in occlusion.effects} == {
+        ("subject", "late"),
+        ("body", "parcel"),
+    }
+
+
+def test_long_row_is_predicted_a_bounded_number_of_times_and_its_deciding_words_are_found(
+    text_model, tmp_path, monkeypatch
+):
+    model = planted(text_model, tmp_path, {"late": [2.0, 0.0, 0.0], "refund": [1.0, 0.0, 0.0]})
+    model = replace(model, encoder=type(model.encoder)(
+        model.encoder.tokenizer, model.encoder.name, 2000, model.long_text, "right"
+    ))  # fmt: skip
+    words = ["again"] * 1000
+    words[700] = "late"
+    words[33] = "refund"
+
+    rows = 0
+    logits = OnnxClassifier.logits
+
+    def counted(self, batch):
+        nonlocal rows
+        rows += len(batch["input_ids"])
+        return logits(self, batch)
+
+    monkeypatch.setattr(OnnxClassifier, "logits", counted)
+    occlusion = word_effects(model, (" ".join(words),))
+    assert [effect.word for effect in occlusion.largest(5)] == ["late", "refund"]
+    assert occlusion.words == 1000
+    assert 100 < len(occlusion.effects) < MOST_REMOVALS
+    assert rows <= MOST_REMOVALS * 32 / 31 + 4  # the row itself is in each pass
+
+    one_more = MOST_REMOVALS
+    occlusion = word_effects(model, (" ".join(["again"] * one_more),))
+    assert len(occlusion.effects) == one_more
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_batch_size_changes_no_effect(pair_model, batch_size):
+    expected = {
+        (effect.text_column, effect.start): effect.effect for effect in word_effects(pair_model, PAIR).effects
+    }
+    for effect in word_effects(pair_model, PAIR, batch_size=batch_size).effects:
+        assert effect.effect == pytest.approx(expected[effect.text_column, effect.start], abs=2e-6)
+
+
+def test_row_with_too_few_texts_is_refused(pair_model):
+    with pytest.raises(DataError, match="1 texts, but the model reads 2"):
+        word_effects(pair_model, ("late",), [0])
