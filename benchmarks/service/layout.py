@@ -14,7 +14,7 @@ from tuneline.onnx.text_classifier import TextClassifier
 LAYOUTS = {"1 session x 2 threads": (1, 2), "2 sessions x 1 thread": (2, 1)}
 """Sessions, each with a thread that calls it, and threads of a session."""
 BATCH_SIZES = (1, 4, 8, 16, 32)
-ROWS = 512
+ROWS = 192
 
 TextRow = tuple[str, ...]
 
