@@ -123,7 +123,7 @@ def measure_server(peer: Peer, options: argparse.Namespace, precision: str, sent
     model = options.torch_model if peer.is_torch else options.model
     with started(peer, model, precision, sent.bodies.with_name("server.log")) as port:
         same_labels = 0
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
             for row, label in zip(sent.rows, sent.first_labels, strict=False):
                 classes = client.post("/predict", json=body(row)).raise_for_status().json()
                 same_labels += classes[0]["label"] == label

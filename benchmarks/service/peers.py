@@ -114,7 +114,7 @@ def wait_for_health(server: psutil.Popen, port: int, log: Path) -> None:
     limit = time.monotonic() + START_SECONDS
     while time.monotonic() < limit and server.poll() is None:
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/health", timeout=5).is_success:
+            if httpx.get(f"http://127.0.0.1:{port}/health", timeout=5, trust_env=False).is_success:
                 return
         except httpx.HTTPError:
             pass
