@@ -1,0 +1,1 @@
+"""Servers of one exported model, measured beside each other; see ``benchmarks.service.__main__``."""
