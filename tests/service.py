@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import httpx
 import uvicorn
 
-from tuneline.service.application import Service, ServiceSettings, application
-from tuneline.service.connections import Protocol
+from tuneline.service.application import Service, ServiceSettings
 from tuneline.service.models import FolderSource
+from tuneline.service.server import server_config
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class RunningService:
 def running_service(folder, precision=None, **settings) -> Iterator[RunningService]:
     """Serve a folder of models until the block ends."""
     service = Service(ServiceSettings(FolderSource(folder, precision), **settings))
-    config = uvicorn.Config(application(service), port=0, http=Protocol, ws="none", log_level="warning")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(service))
     loops = []
 
     def run():

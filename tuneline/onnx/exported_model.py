@@ -17,15 +17,20 @@ from tuneline.model.encoding import InputEncoder, flat_array
 from tuneline.model.long_text import LongText, longer_text
 from tuneline.model.row_offsets import row_offsets
 from tuneline.onnx.session import OnnxClassifier, logits_of
-from tuneline.onnx.usage import TokenizerRecord, exported_file, model_record
+from tuneline.onnx.usage import (
+    EXPORT_RECORD,
+    TokenizerRecord,
+    UsageRecord,
+    content_version,
+    exported_file,
+    model_record,
+)
 from tuneline.onnx.window_support import window_support
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import TASKS, Task
 
 SCALES_OF_BATCH = {"dynamic", "smoothed"}
 """Methods of int8 with one scale for all rows of a batch."""
-VERSION_DIGITS = 12
-"""Hexadecimal digits of a hash that name a model which is no version of the registry."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,7 @@ class ExportedModel:
         """
         file = exported_file(Path(path), precision)
         record = model_record(file)
+        usage = UsageRecord.read(file.parent / EXPORT_RECORD)
         classifier = OnnxClassifier(file, threads)
         metadata = classifier.metadata
         try:
@@ -113,7 +119,7 @@ class ExportedModel:
                     long_text,
                     tokenizer.truncation_side,
                 ),
-                version=record.sha256[file.name][:VERSION_DIGITS],
+                version=content_version(usage, record),
             )
         except Exception as error:  # errors of the library tokenizers have no class of their own
             problem = (

@@ -17,8 +17,8 @@ class Prediction:
     """The prediction for one row.
 
     Attributes:
-        version: Which model predicted: the name of a version in the registry, else the start of the SHA-256
-            of the ONNX file. ``tuneline show VERSION`` explains it.
+        version: Which model predicted: the name of a version in the registry, else the start of a hash of
+            the model and its decisions. ``tuneline show VERSION`` explains it.
         label: The class; ``None`` if the model has several labels or predicts numbers, or gives no answer.
         labels: The labels of a model of several; ``None`` as above.
         number: The number of a regression.

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tuneline.core.hashes import file_hash
+from tuneline.core.hashes import content_key, file_hash
 from tuneline.core.records import OMITTED, Number, Record
 from tuneline.model.long_text import LongText
 from tuneline.runtime.errors import StageError
@@ -21,6 +21,8 @@ DAMAGED = (
     " copy the folder again."
 )
 
+VERSION_DIGITS = 12
+"""Hexadecimal digits of a hash that name a model which is no version of the registry."""
 
 FileName = Annotated[str, Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")]
 """Name of a file in the same folder: who writes the record names no other file of the machine."""
@@ -148,8 +150,17 @@ def exported_file(path: Path, precision: str | None = None) -> Path:
 def model_record(file: Path) -> ModelRecord:
     """Return the record of an ONNX file that ``exported_file`` has found."""
     record = UsageRecord.read(file.parent / EXPORT_RECORD)
-    (model,) = [model for model in record.models.values() if model.file == file.name]
-    return model
+    models = {model.file: model for model in record.models.values()}
+    return models[file.name]
+
+
+def content_version(record: UsageRecord, model: ModelRecord) -> str:
+    """Return the name of a model that is no version of the registry: another one predicts other things.
+
+    It is the start of a hash of the model, its tokenizer and its decisions.
+    """
+    parts = (model.sha256[model.file], record.tokenizer.sha256, model.decisions, dict(model)["costs"])
+    return content_key(*map(str, parts))[:VERSION_DIGITS]
 
 
 def _missing_model(folder: Path, name: str, record: UsageRecord) -> StageError:

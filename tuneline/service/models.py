@@ -6,8 +6,9 @@ from pathlib import Path
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.probes import check_probes
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL
 from tuneline.repository.promoted_models import ModelRepository
+from tuneline.runtime.errors import StageError
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,15 @@ class FolderSource:
     precision: str | None
 
     def state(self) -> str:
-        """Return what changes when another model is there."""
-        return file_hash(self._models / EXPORT_RECORD)
+        """Return what changes when another model is there.
+
+        Raises:
+            StageError: There is no model.
+        """
+        record = self._models / EXPORT_RECORD
+        if not record.is_file():
+            raise StageError(f"{self._models} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
+        return file_hash(record)
 
     def load(self) -> TextClassifier:
         """Load the model, and check what it computes."""

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
 from tuneline.service.models import ModelSource
 
@@ -52,7 +51,7 @@ class ServedModel:
             if state == self._state:
                 return
             model = await asyncio.to_thread(self._source.load)
-        except (StageError, OSError) as error:
+        except Exception as error:  # whatever is wrong with the new one, the old one must be followed on
             if str(error) != self._refused:
                 say(f"serve: version {self.current.version} answers on: {error}", error=True)
                 self._on_reload("refused")

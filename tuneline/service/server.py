@@ -44,11 +44,10 @@ class InterruptedServer(uvicorn.Server):
         yield
 
 
-async def _serve(settings: ServiceSettings, host: str, port: int) -> None:
-    service = Service(settings)
-    config = uvicorn.Config(
+def server_config(service: Service, port: int = 0) -> uvicorn.Config:
+    """Return how uvicorn serves the application; the port matters to a server that opens it itself."""
+    return uvicorn.Config(
         application(service),
-        host=host,
         port=port,
         http=Protocol,
         ws="none",
@@ -59,11 +58,15 @@ async def _serve(settings: ServiceSettings, host: str, port: int) -> None:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
     )
+
+
+async def _serve(settings: ServiceSettings, host: str, port: int) -> None:
+    service = Service(settings)
     listener = _listener(host, port)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.woken.set)
     address = f"http://{host}:{listener.getsockname()[1]}"
     say(f"serve: {settings.name} {service.model.current.version} answers at {address}", error=True)
-    server = InterruptedServer(config)
+    server = InterruptedServer(server_config(service))
     await server.serve(sockets=[listener])
     say("serve: ended; every accepted request has its answer", error=True)
 

@@ -1,0 +1,97 @@
+"""The process: signals end what was accepted, and errors say what to do."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+PAIR = {"inputs": ["the parcel", "never came"]}
+
+
+def started(folder, *options, **environment):
+    """Start ``tuneline serve``, and return the process with its address."""
+    command = [sys.executable, "-m", "tuneline.cli", "serve", "--model", str(folder), "--port", "0", *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    line = process.stderr.readline()
+    match = re.search(r"answers at (http://\S+)", line)
+    assert match, line + process.stderr.read()
+    return process, match[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_signal_ends_the_service_after_what_it_has_accepted(pair_folder, number):
+    process, address = started(pair_folder)
+    answers = []
+    body = {"inputs": [["parcel " * 100, "came"]] * 1000}
+    with httpx.Client(base_url=address, timeout=60) as client:
+        asking = threading.Thread(target=lambda: answers.append(client.post("/predict", json=body)))
+        asking.start()
+        while "tuneline_waiting_rows 0.0" in client.get("/metrics").text:
+            assert asking.is_alive()
+        process.send_signal(number)
+        asking.join()
+    assert process.wait(60) == 0
+    assert answers[0].status_code == 200
+    assert len(answers[0].json()) == 1000
+    assert "every accepted request has its answer" in process.stderr.read()
+
+
+def test_log_has_no_text_of_a_request(pair_folder):
+    process, address = started(pair_folder)
+    for body in ({"inputs": ["secret words", 7]}, {"inputs": ["secret words", "b"]}, {"secret words": 1}):
+        httpx.post(f"{address}/predict", json=body)
+    httpx.get(f"{address}/secret")
+    process.terminate()
+    assert "secret" not in process.communicate(timeout=60)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "token", "message"),
+    [
+        (["--host", "0.0.0.0"], None, "there is no token"),  # noqa: S104
+        (["--host", "0.0.0.0"], "short", "which can be guessed"),  # noqa: S104
+        (["--host", "203.0.113.7"], "x" * 32, "cannot be listened on"),
+        (["--disagreements", "x.jsonl"], None, "Name one with --shadow"),
+        (["--model", "missing"], None, "has no exported model"),
+        (["--precision", "fp16"], None, "has no model fp16"),
+    ],
+)
+def test_setting_that_cannot_be_used_is_an_error(pair_folder, options, token, message):
+    environment = {name: value for name, value in os.environ.items() if name != "TUNELINE_SERVICE_TOKEN"}
+    if token is not None:
+        environment["TUNELINE_SERVICE_TOKEN"] = token
+    command = [sys.executable, "-m", "tuneline.cli", "serve", "--model", str(pair_folder), "--port", "0"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_port_that_is_taken_is_an_error(pair_folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "tuneline.cli", "serve", "--model", str(pair_folder), "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"--port {port}: it cannot be listened on" in done.stderr
+
+
+def test_answers_come_at_once(pair_folder):
+    """Without TCP_NODELAY, an answer waits 40 ms for the client's acknowledgement."""
+    process, address = started(pair_folder)
+    seconds = []
+    with httpx.Client(base_url=address) as client:
+        for _ in range(30):
+            begin = time.perf_counter()
+            client.post("/predict", json=PAIR)
+            seconds.append(time.perf_counter() - begin)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert min(seconds) < 0.03
