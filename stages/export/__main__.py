@@ -39,7 +39,7 @@ from tuneline.onnx.usage import EXPORT_RECORD, FORMAT, ModelRecord, TokenizerRec
 from tuneline.params import Params
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
-from tuneline.runtime.atomic_files import replace_directory
+from tuneline.runtime.atomic_files import replace_directory, write_json
 from tuneline.runtime.terminal import progress
 from tuneline.tasks import Task, trained_task
 from tuneline.tasks.schemas import read_task
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from tuneline.model.frozen_classifier import TrainedModel
 
 FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
-COPIED_FILES = ("config.json", *FAST_TOKENIZER_FILES)
-"""Files of the classifier that are copied beside the models, to tokenize text and to name the classes."""
+LENGTH_FILE = "sentence_bert_config.json"
+"""File by which text-embeddings-inference knows how many tokens a model reads."""
 EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
 """Libraries that the models depend on."""
@@ -112,9 +112,10 @@ def write_models(
 
     Return the size of each model in MiB.
     """
-    # tokenizer
-    for name in COPIED_FILES:
+    # tokenizer, and what other servers read
+    for name in FAST_TOKENIZER_FILES:
         shutil.copyfile(require(classifier / name, "train"), folder / name)
+    write_configuration(classifier, folder, record.max_length)
     if record.long_text is not None:
         shutil.copyfile(classifier / LONG_TEXT_JSON, folder / LONG_TEXT_JSON)
 
@@ -141,6 +142,22 @@ def write_models(
     inputs = input_names(fp32)
     write_record(folder / EXPORT_RECORD, record.model_copy(update={"inputs": inputs, "models": models}))
     return sizes
+
+
+def write_configuration(classifier: Path, folder: Path, max_length: int) -> None:
+    """Write the files by which other servers know what the models are: classifiers of so many tokens.
+
+    The folder of a classifier with a frozen head says that it is an encoder, but its ONNX models have the
+    head.
+    """
+    config = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
+    if FROZEN_KEY in config:
+        names = []
+        for name in config.get("architectures") or []:
+            names.append(f"{name.removesuffix('Model')}ForSequenceClassification")
+        config["architectures"] = names
+    write_json(folder / "config.json", config)
+    write_json(folder / LENGTH_FILE, {"max_seq_length": max_length, "do_lower_case": False})
 
 
 def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:

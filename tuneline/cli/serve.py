@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tuneline.promises import CERTAINTY
 from tuneline.runtime.errors import StageError
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 TOKEN = "TUNELINE_SERVICE_TOKEN"  # noqa: S105 - the name of the variable
 """Variable with the token that clients send."""
 MODEL_HELP = "A folder of exported models, or one .onnx file"
+RISK_HELP = (
+    "Largest share of wrong answers that is promised; rows that are too unsure get none: docs/decide.md"
+)
 PRODUCTION_HELP = (
     "Serve what is in production, and follow promotions and rollbacks: of a checkout (.), or of a repository"
     " at an address"
@@ -51,6 +55,16 @@ def command(  # noqa: PLR0917 - typer calls it by name
     reload_seconds: Annotated[
         float, typer.Option(min=0.1, help="How often another model is looked for; SIGHUP looks at once")
     ] = 10.0,
+    risk: Annotated[float | None, typer.Option(min=1e-4, max=0.5, help=RISK_HELP)] = None,
+    class_risk: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-risk", metavar="NAME=RISK", help="The same for the answers of one class; repeatable"
+        ),
+    ] = None,
+    certainty: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, help="Probability with which --risk and --class-risk hold")
+    ] = CERTAINTY,
     shadow: Annotated[
         Path | None,
         typer.Option("--shadow", help="A second folder of models, which answers silently: docs/serving.md"),
@@ -67,9 +81,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     Requests for the schedule of flows are another server's: `make schedule`.
     """
+    from tuneline.predict.promised_rule import RequiredRisk
+    from tuneline.repository.promoted_models import STAGE
     from tuneline.service.application import ServiceSettings
     from tuneline.service.limits import ServiceLimits
-    from tuneline.service.models import FolderSource
+    from tuneline.service.models import FolderSource, RegistrySource
     from tuneline.service.server import serve
 
     token = os.environ.get(TOKEN)
@@ -83,8 +99,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     if disagreements is not None and shadow is None:
         raise StageError("--disagreements: there is no second model.", "Name one with --shadow.")
 
+    required = RequiredRisk.parse(risk, class_risk or (), certainty) if risk or class_risk else None
+    source: ModelSource = FolderSource(model, precision, required)
+    if production is not None:
+        source = RegistrySource(production, STAGE, precision, required)
     settings = ServiceSettings(
-        source=named_source(model, production, precision),
+        source=source,
         name=name,
         workers=workers,
         limits=ServiceLimits(max_body_bytes, 10.0, max_rows, max_waiting_rows, deadline),
@@ -96,15 +116,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         disagreements=disagreements,
     )
     serve(settings, host, port)
-
-
-def named_source(model: Path, production: str | None, precision: str | None) -> "ModelSource":
-    """Return where the model comes from."""
-    from tuneline.service.models import FolderSource, RegistrySource
-
-    if production is None:
-        return FolderSource(model, precision)
-    return RegistrySource(production, "production", precision)
 
 
 def is_loopback(host: str) -> bool:

@@ -84,7 +84,8 @@ PATHS = {
     "predictions": "reports/predictions.parquet",
 }
 
-Folder = Annotated[Path | None, typer.Argument(help="A folder of exported models; the project unless given")]
+MODEL_HELP = "A folder of exported models, or the version that an answer names; the project unless given"
+Model = Annotated[str | None, typer.Argument(metavar="[MODEL]", help=MODEL_HELP)]
 Against = Annotated[
     str | None,
     typer.Option(
@@ -104,22 +105,20 @@ Gate = Annotated[
 ]
 
 
-def command(folder: Folder = None, against: Against = None, gate: Gate = False) -> None:
+def command(model: Model = None, against: Against = None, gate: Gate = False) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
     if gate:
         from tuneline.cli.gate_table import show_gate
 
-        if folder is not None or against is not None:
-            raise StageError("--gate shows the gate of this project.", "Leave folder and --against out.")
+        if model is not None or against is not None:
+            raise StageError("--gate shows the gate of this project.", "Leave MODEL and --against out.")
         show_gate(console, Path())
         return
-    if folder is not None and against is not None:
-        raise StageError(
-            "--against compares the model of this project, not a folder of models.", "Leave the folder out."
-        )
-    if folder is not None:
-        show_export(console, folder)
+    if model is not None and against is not None:
+        raise StageError("--against compares the model of this project, not another one.", "Leave MODEL out.")
+    if model is not None:
+        show_model(console, model)
         return
     if not Path(EVALUATED).exists():
         raise StageError(
@@ -293,14 +292,26 @@ def base_facts(base: BaseSource | None) -> dict[str, str]:
     return facts
 
 
-def show_export(console: Console, folder: Path) -> None:
-    """Print the record of a folder of exported models, which may be far from its project."""
-    path = folder / EXPORT_RECORD
+def show_model(console: Console, name: str) -> None:
+    """Print the record of a folder of exported models, which may be far from its project, or of a version."""
+    if not Path(name).exists():
+        from tuneline.cli.shown_version import find_version
+
+        shown = find_version(Path(), name)
+        console.print(Text(shown.title))
+        show_record(console, shown.record)
+        return
+    path = Path(name) / EXPORT_RECORD
     if not path.exists():
         hint = "For example: tuneline show models/onnx"
         raise StageError(
-            f"{folder} has no export.json: it is not a folder of models that Tuneline exported.", hint
+            f"{name} has no export.json: it is not a folder of models that Tuneline exported.", hint
         )
+    show_record(console, path)
+
+
+def show_record(console: Console, path: Path) -> None:
+    """Print an ``export.json``."""
     record = ExportRecord.read(
         path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again."
     )

@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.probes import check_probes
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL
+from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL, exported_file
 from tuneline.repository.promoted_models import ModelRepository
 from tuneline.runtime.errors import StageError
+
+if TYPE_CHECKING:
+    from tuneline.predict.promised_rule import RequiredRisk
 
 
 @dataclass(frozen=True)
@@ -18,10 +22,12 @@ class FolderSource:
     Attributes:
         folder: The folder, or one ONNX file in it.
         precision: Precision of the model; ``None`` for fp32.
+        required: What is required of its answers; ``None``: nothing.
     """
 
     folder: Path
     precision: str | None
+    required: "RequiredRisk | None" = None
 
     def state(self) -> str:
         """Return what changes when another model is there.
@@ -29,21 +35,18 @@ class FolderSource:
         Raises:
             StageError: There is no model.
         """
-        record = self._models / EXPORT_RECORD
-        if not record.is_file():
-            raise StageError(f"{self._models} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
-        return file_hash(record)
+        folder = models_folder(self.folder)
+        if not (folder / EXPORT_RECORD).is_file():
+            raise StageError(f"{folder} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
+        return file_hash(folder / EXPORT_RECORD)
 
     def load(self) -> TextClassifier:
-        """Load the model, and check what it computes."""
-        model = TextClassifier.load(self.folder, self.precision, threads=1)
-        check_probes(model, self._models)
-        return model
+        """Load the model, and check what it computes.
 
-    @property
-    def _models(self) -> Path:
-        """The folder of models."""
-        return self.folder.parent if self.folder.is_file() else self.folder
+        Raises:
+            StageError: It cannot be used, or cannot promise what is required.
+        """
+        return checked_model(self.folder, self.precision, self.required)
 
 
 @dataclass(frozen=True)
@@ -54,24 +57,42 @@ class RegistrySource:
         repository: Folder of a checkout, or the address of a repository.
         stage: The stage.
         precision: Precision of the model; ``None`` for fp32.
+        required: What is required of its answers; ``None``: nothing.
     """
 
     repository: str
     stage: str
     precision: str | None
+    required: "RequiredRisk | None" = None
 
     def state(self) -> str:
         """Return the commit of the version that is in the stage."""
         return ModelRepository(self.repository).version(self.stage).commit
 
     def load(self) -> TextClassifier:
-        """Load the model, and check what it computes."""
+        """Load the model as that of a folder."""
         models = ModelRepository(self.repository)
         version = models.version(self.stage)
         with models.files(version) as folder:
-            model = TextClassifier.load(folder, self.precision, threads=1)
-            check_probes(model, folder)
+            model = checked_model(folder, self.precision, self.required)
         return replace(model, version=version.name)
 
 
 ModelSource = FolderSource | RegistrySource
+
+
+def checked_model(path: Path, precision: str | None, required: "RequiredRisk | None") -> TextClassifier:
+    """Load a model for a worker per core, check what it computes, and set what it answers."""
+    model = TextClassifier.load(path, precision, threads=1)
+    check_probes(model, models_folder(path))
+    if not required:
+        return model
+    # SciPy and Arrow, which a service without promises does not need
+    from tuneline.predict.promised_rule import promised_rule
+
+    return replace(model, rule=promised_rule(model, exported_file(path, precision), required))
+
+
+def models_folder(path: Path) -> Path:
+    """Return the folder of models that a path names, which may be a file in it."""
+    return path.parent if path.is_file() else path

@@ -18,6 +18,7 @@ FILES = {
     "model.fp16.onnx",
     "model.int8.onnx",
     "model.onnx",
+    "sentence_bert_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
 }

@@ -54,6 +54,23 @@ def test_missing_record_of_the_base_model_names_the_stage(project):
         export_record.model_provenance()
 
 
+@pytest.mark.parametrize(
+    ("config", "architectures"),
+    [
+        ({"architectures": ["BertForSequenceClassification"]}, ["BertForSequenceClassification"]),
+        ({"architectures": ["BertModel"], export_record.FROZEN_KEY: "x"}, ["BertForSequenceClassification"]),
+    ],
+    ids=["trained", "frozen"],
+)
+def test_other_servers_read_a_classifier_of_so_many_tokens(project, config, architectures):
+    write_classifier(project, **config)
+    folder = project / "onnx"
+    folder.mkdir()
+    export_record.write_configuration(project, folder, 64)
+    assert json.loads((folder / "config.json").read_text())["architectures"] == architectures
+    assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 64
+
+
 def test_record_of_a_classifier_has_its_classes(project):
     write_classifier(project, pad_token_id=3)
     record = new_record(project, Classification(("no", "yes")), load_params())
