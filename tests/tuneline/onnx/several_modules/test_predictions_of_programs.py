@@ -42,7 +42,7 @@ def int8(tmp_path_factory):
     return TextClassifier.load(folder, "int8", threads=1)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(pairs=PAIRS, batch_size=st.sampled_from([1, 4, 32]))
 @pytest.mark.parametrize("precision", ["deployed", "int8"])
 def test_predictions_are_those_of_the_command_to_the_last_digit(
