@@ -222,7 +222,7 @@ def show(weak: Right, strong: Right, years: int) -> None:
 
     for luck in ("any", "worst"):
         show_errors(Year(weak, strong, 0), years, luck)
-    for size in (1_000, 1_300, 1_500, 2_000, 3_000):
+    for size in (1_000, 1_300, 1_400, 1_500, 2_000, 3_000):
         show_power(Year(weak, strong, 1, size, size), years, f"{size:,} rows and as many of validation")
     for validation, split in ((300, 1_000), (2_000, 1_000), (300, 3_000)):
         year = Year(weak, strong, 1, validation, split)
