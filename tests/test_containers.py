@@ -10,7 +10,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
-from flows.server.serve import SERVER
+from flows.server.schedule import SERVER
 from flows.server.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 

@@ -874,7 +874,7 @@ def check_messages(_root: Path) -> Iterator[DoctorResult]:
         known = messages(api, os.environ.get("PREFECT_API_AUTH_STRING"))
     except ServerError as problem:
         yield warning(
-            str(problem), "make serve; then the line `export PREFECT_API_URL=...` that it prints, here"
+            str(problem), "make schedule; then the line `export PREFECT_API_URL=...` that it prints, here"
         )
         return
     if known.remedy is None:
