@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +33,8 @@ REPLICA_HEADER = "tuneline-replica"
 """Header of an answer that names the replica which answered."""
 DRAIN_SECONDS = 30
 """Seconds that accepted requests have to end."""
+PATIENCE = 20
+"""Seconds after which replicas that do not start are said to wait: a cluster may still get machines."""
 STARTS = 3
 """How often a replica is started that does not come up."""
 
@@ -94,10 +97,14 @@ def serve_on_ray(settings: ServiceSettings, host: str, port: int, replicas: int)
     # Ray sets handlers of its own when it starts, so these come after.
     with ray_cluster(replicas * (settings.workers or 1)), _ended_by_signals() as ended:
         _deploy(settings, host, port, replicas)
-        say(f"serve: {settings.name} answers at http://{host}:{port} with {replicas} replicas", error=True)
-        while not ended.wait(1.0):
-            pass  # `ray_cluster` interrupts if the cluster ends
-        _drain()
+        try:
+            if _wait_for_replicas(ended):
+                address = f"http://{host}:{port}"
+                say(f"serve: {settings.name} answers at {address} with {replicas} replicas", error=True)
+            while not ended.wait(1.0):
+                pass  # `ray_cluster` interrupts if the cluster ends
+        finally:
+            _drain()
     say("serve: ended; every accepted request has its answer", error=True)
 
 
@@ -113,26 +120,32 @@ def _absolute(source: ModelSource) -> ModelSource:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[threading.Event]:
-    """Yield what SIGINT and SIGTERM set, instead of interrupting the block."""
+    """Yield what SIGINT and SIGTERM set, instead of interrupting the block.
+
+    SIGHUP, at which one process looks for another model, does nothing.
+    """
     ended = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         ended.set()
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    former = [signal.signal(number, end) for number in numbers]
+    former = {
+        signal.SIGINT: signal.signal(signal.SIGINT, end),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, end),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    }
     try:
         yield ended
     finally:
-        for number, handler in zip(numbers, former, strict=True):
+        for number, handler in former.items():
             signal.signal(number, handler)
 
 
 def _deploy(settings: ServiceSettings, host: str, port: int, replicas: int) -> None:
-    """Start the proxies and the replicas, and wait until they answer.
+    """Start the proxies, and ask for the replicas.
 
     Raises:
-        StageError: They do not.
+        StageError: The proxies do not start.
     """
     from ray import serve
     from ray.serve.schema import LoggingConfig
@@ -156,11 +169,35 @@ def _deploy(settings: ServiceSettings, host: str, port: int, replicas: int) -> N
     options = {"host": host, "port": port, "keep_alive_timeout_s": KEEP_ALIVE}
     try:
         serve.start(proxy_location="EveryNode", http_options=options, logging_config=quiet)
-        serve.run(deployment.bind(settings), name=APPLICATION, route_prefix="/", logging_config=quiet)
+        target = serve.RunTarget(deployment.bind(settings), APPLICATION, "/", quiet)
+        serve.run_many([target], wait_for_applications_running=False)
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        hint = "Is the port free on every machine, and are there as many cores as replicas times --workers?"
-        raise StageError(f"Ray Serve does not start: {reason}", hint) from None
+        raise StageError(f"Ray Serve does not start: {reason}", "Is the port free on each machine?") from None
+
+
+def _wait_for_replicas(ended: threading.Event) -> bool:
+    """Return True when the replicas answer, and False if the service is to end before.
+
+    Raises:
+        StageError: A replica cannot start.
+    """
+    from ray import serve
+    from ray.serve.schema import ApplicationStatus
+
+    began = time.monotonic()
+    is_said = False
+    while not ended.wait(0.2):
+        application_status = serve.status().applications[APPLICATION]
+        if application_status.status == ApplicationStatus.RUNNING:
+            return True
+        if application_status.status == ApplicationStatus.DEPLOY_FAILED:
+            reason = application_status.message.strip()
+            raise StageError(f"A replica does not start on Ray: {reason}", None)
+        if time.monotonic() - began > PATIENCE and not is_said:
+            is_said = True
+            say("serve: replicas still wait: has the cluster a core for each of their --workers?", error=True)
+    return False
 
 
 def _drain() -> None:

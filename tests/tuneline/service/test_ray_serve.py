@@ -139,6 +139,7 @@ def test_killed_replica_loses_only_what_it_computed_and_a_signal_loses_nothing(o
         time.sleep(0.2)
     time.sleep(3)
     ended = time.monotonic()
+    on_ray.process.send_signal(signal.SIGHUP)  # changes nothing
     on_ray.process.send_signal(signal.SIGTERM)
     assert on_ray.process.wait(60) == 0
     for client in clients:
