@@ -33,7 +33,7 @@ REPLICA_HEADER = "tuneline-replica"
 """Header of an answer that names the replica which answered."""
 DRAIN_SECONDS = 30
 """Seconds that accepted requests have to end."""
-PATIENCE = 20
+WAIT_SECONDS = 20
 """Seconds after which replicas that do not start are said to wait: a cluster may still get machines."""
 STARTS = 3
 """How often a replica is started that does not come up."""
@@ -194,7 +194,7 @@ def _wait_for_replicas(ended: threading.Event) -> bool:
         if application_status.status == ApplicationStatus.DEPLOY_FAILED:
             reason = application_status.message.strip()
             raise StageError(f"A replica does not start on Ray: {reason}", None)
-        if time.monotonic() - began > PATIENCE and not is_said:
+        if time.monotonic() - began > WAIT_SECONDS and not is_said:
             is_said = True
             say("serve: replicas still wait: has the cluster a core for each of their --workers?", error=True)
     return False
