@@ -1,4 +1,5 @@
-# Image of the flows' worker and of the Prefect server it was tested with; docs/production.md explains how to run them.
+# Two images. The default one is of the flows' worker and of the Prefect server it was tested with; docs/production.md explains how to run
+# them. `--target serve` is of a model behind a port, `tuneline serve`, without torch and DVC; docs/serving.md explains it.
 # Needs BuildKit (any Docker since 18.09; the default since 23).
 # The tag moves with Debian's security fixes. To build on one image for ever: --build-arg BASE_IMAGE=python@sha256:...
 ARG BASE_IMAGE=python:3.11-slim-bookworm
@@ -8,10 +9,8 @@ ARG BASE_IMAGE=python:3.11-slim-bookworm
 FROM scratch AS wheels
 COPY requirements.txt wheel[s]/ /wheels/
 
-FROM ${BASE_IMAGE} AS build
+FROM ${BASE_IMAGE} AS uv
 ARG UV_VERSION=0.13.8
-# A folder or a page with wheels, as for pip's --find-links.
-ARG FIND_LINKS=/wheels
 # System certificates, because a company may add its own. Bytecode is compiled here, because the worker's user cannot write it.
 ENV UV_NO_CACHE=1 \
     UV_SYSTEM_CERTS=1 \
@@ -23,6 +22,10 @@ RUN python3 -m venv /opt/uv \
     && /opt/uv/bin/python -m pip install --no-cache-dir --disable-pip-version-check uv==${UV_VERSION} \
     && /opt/uv/bin/uv venv --python "$(command -v python3)" "$VIRTUAL_ENV"
 WORKDIR /app
+
+FROM uv AS build
+# A folder or a page with wheels, as for pip's --find-links.
+ARG FIND_LINKS=/wheels
 COPY pyproject.toml requirements.txt ./
 # The dependencies of pyproject.toml without the developers' tools, at the versions and with the hashes that requirements.txt pins.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
@@ -35,6 +38,39 @@ COPY tuneline tuneline
 # Editable, so that the flows that Prefect loads from /app and those that Python imports are the same files.
 RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt --editable . \
     && "$VIRTUAL_ENV/bin/python" -m compileall -q flows stages tuneline
+
+FROM uv AS build-serve
+ARG FIND_LINKS=/wheels
+COPY pyproject.toml requirements.txt README.md LICENSE ./
+# The group `serve` of pyproject.toml alone, at the versions and with the hashes that requirements.txt pins.
+RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
+    /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --group serve
+COPY tuneline tuneline
+RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt .
+
+FROM ${BASE_IMAGE} AS serve
+ARG UID=1000
+# A folder of exported models, in the build context. For another than this one, .dockerignore needs a line, too.
+ARG MODEL=models/onnx
+RUN useradd --uid "$UID" --user-group --no-create-home --shell /usr/sbin/nologin tuneline
+COPY --from=build-serve /opt/tuneline /opt/tuneline
+COPY ${MODEL} /model
+ENV PATH=/opt/tuneline/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    DO_NOT_TRACK=1 \
+    HF_HUB_OFFLINE=1 \
+    ORT_DISABLE_TELEMETRY=1
+LABEL org.opencontainers.image.title="Tuneline: a model" \
+      org.opencontainers.image.description="A transformer text classifier behind a port" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+USER ${UID}
+EXPOSE 8000
+# This path needs no token.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/v2/health/ready', timeout=4)"]
+# It demands TUNELINE_SERVICE_TOKEN. It handles SIGTERM and starts no process, so it may be the first one.
+ENTRYPOINT ["tuneline", "serve", "--model", "/model", "--host", "0.0.0.0"]
 
 FROM ${BASE_IMAGE} AS run
 ARG UID=1000

@@ -56,9 +56,14 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 	@dvc plots diff "$(REF)" --out reports/plots
 	@tuneline report --against "$(REF)"
 
+.PHONY: schedule
+schedule: setup ## Start Prefect server, worker and deployments on this machine
+	@python -m flows.server.schedule $(ARGS)
+
+# The former name of `make schedule`. It starts neither: who meant the one would not notice that the other runs.
 .PHONY: serve
-serve: setup ## Start Prefect server, worker and deployments on this machine
-	@python -m flows.server.serve $(ARGS)
+serve:
+	$(error `make serve` is `make schedule` now; the model is served by `tuneline serve`)
 
 # In the order of tests/conftest.py, longest first: xdist would sort the modules by their numbers of tests.
 .PHONY: test

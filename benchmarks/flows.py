@@ -33,7 +33,7 @@ from ruamel.yaml import YAML
 
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from flows.server import serve
+from flows.server import schedule
 from flows.server.deploy import POOL, ROOT, deploy
 from tuneline.runtime.processes import ending
 
@@ -108,12 +108,12 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     The worker is ready then.
     """
     login = f"benchmark:{secrets.token_hex(16)}"
-    served = serve.settings(f"http://127.0.0.1:{port}/api", login)
+    served = schedule.settings(f"http://127.0.0.1:{port}/api", login)
     env = {**served, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
-    with (home / "log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
+    with (home / "log").open("w") as log, schedule.server("127.0.0.1", port, env, stdout=log, stderr=log):
         deploy(env)
-        worker = serve.start_module(
+        worker = schedule.start_module(
             "flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log
         )
         client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}

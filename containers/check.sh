@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the image, runs compose.yaml and removes everything again, on a Debian machine without access to an image registry.
-# A training requested through the server must leave a branch in git and artifacts in the DVC remote.
+# Builds the images, runs compose.yaml and removes everything again, on a Debian machine without access to an image registry.
+# A training requested through the server must leave a branch in git and artifacts in the DVC remote, and the image of the target `serve`
+# must answer with its model.
 #
 #   sudo containers/check.sh        (apt-get install docker.io docker-compose debootstrap git; from Docker 23 on docker-buildx)
 #
@@ -135,13 +136,42 @@ look() {
   inside git -C /origin tag --list
   say "A fresh clone fetches the model of $branch from the DVC remote, and predicts with it"
   inside sh -euc "
-    cd \$(mktemp --directory)
+    rm -rf /tmp/look && mkdir /tmp/look && cd /tmp/look
     git clone --quiet --branch '$branch' /origin line && cd line
     dvc remote add --quiet --local --default artifacts /artifacts
     dvc pull --quiet models/onnx
     ls -l models/onnx
     printf 'subject,body\nInvoice,The parcel came but the invoice is wrong\n' > new.csv
     tuneline predict new.csv"
+}
+
+serve_model() {
+  say "The image of that model, behind a port"
+  mkdir -p "$context/models"
+  "$docker" cp "$("${compose[@]}" ps -q worker):/tmp/look/line/models/onnx" "$context/models/onnx"
+  "$docker" build --network host --target serve --tag tuneline-serve:check "$context" > "$folder/build-serve.log" 2>&1 || fail "see $folder/build-serve.log"
+  "$docker" image ls tuneline-serve
+  "$docker" run --rm --network none tuneline-serve:check > "$folder/no-token.log" 2>&1 && fail "it starts without a token"
+  grep -q TUNELINE_SERVICE_TOKEN "$folder/no-token.log" || fail "see $folder/no-token.log"
+
+  export TUNELINE_SERVICE_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+  model=$("$docker" run --detach --read-only --cap-drop ALL --network "${COMPOSE_PROJECT_NAME}_default" --network-alias model \
+    --env TUNELINE_SERVICE_TOKEN tuneline-serve:check)
+  for _ in {1..60}; do
+    [[ $("$docker" inspect --format '{{.State.Health.Status}}' "$model") == healthy ]] && break
+    sleep 1
+  done
+  [[ $("$docker" inspect --format '{{.State.Health.Status}}' "$model") == healthy ]] || fail "it is not healthy: $("$docker" logs "$model" 2>&1)"
+  [[ $("$docker" exec "$model" id -u) != 0 ]] || fail "it is root"
+  inside python -c "
+import json, sys, urllib.request
+body = json.dumps({'inputs': [['Invoice', 'The parcel came but the invoice is wrong']]}).encode()
+headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + sys.argv[1]}
+print(urllib.request.urlopen(urllib.request.Request('http://model:8000/predict', body, headers), timeout=30).read().decode())
+" "$TUNELINE_SERVICE_TOKEN"
+  "$docker" stop --time 60 "$model" > "$folder/stop.log"
+  [[ $("$docker" inspect --format '{{.State.ExitCode}}' "$model") == 0 ]] || fail "it did not end by itself"
+  "$docker" rm "$model" > "$folder/stop.log"
 }
 
 stop_and_start() {
@@ -173,5 +203,6 @@ make_origin
 up
 train
 look
+serve_model
 stop_and_start
 say "All of it works"

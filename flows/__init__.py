@@ -24,7 +24,7 @@ class VisibleRecord(logging.LogRecord):
 logging.setLogRecordFactory(VisibleRecord)
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Addresses of this machine, at which no proxy is asked: the server of ``make serve`` has one."""
+"""Addresses of this machine, at which no proxy is asked: the server of ``make schedule`` has one."""
 
 
 def bypass_proxy(*hosts: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
-from flows.server.serve import SERVER
+from flows.server.schedule import SERVER
 from flows.server.worker import RUNS_END_WITHIN
 from tests.conftest import ROOT
 
@@ -47,13 +47,19 @@ def ignored(path: str) -> bool:
     return excluded
 
 
+def stage(name: str) -> str:
+    """Return the lines of a stage of the Dockerfile."""
+    (_, start) = DOCKERFILE.split(f" AS {name}\n")
+    return re.split(r"^FROM ", start, maxsplit=1, flags=re.MULTILINE)[0]
+
+
 def version() -> str:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
 def test_dockerfile_copies_only_existing_paths_that_are_not_ignored():
     assert {"pyproject.toml", "requirements.txt", "flows", "stages", "tuneline", "prefect.yaml"} <= copied()
-    for name in copied() - {"wheel[s]"}:  # wheels are optional files of the user
+    for name in copied() - {"wheel[s]", "${MODEL}"}:  # wheels are optional files of the user, models are outs
         assert (ROOT / name).exists(), name
         assert not ignored(name), name
 
@@ -94,10 +100,25 @@ def test_image_tag_is_the_version_of_the_project():
     }
 
 
-def test_image_user_is_not_root():
-    users = re.findall(r"^USER (.+)$", DOCKERFILE, flags=re.MULTILINE)
+@pytest.mark.parametrize("target", ["serve", "run"])
+def test_image_user_is_not_root(target):
+    users = re.findall(r"^USER (.+)$", stage(target), flags=re.MULTILINE)
     assert users == ["${UID}"]
-    assert "ARG UID=1000" in DOCKERFILE
+    assert "ARG UID=1000" in stage(target)
+
+
+def test_default_image_is_the_one_of_the_worker():
+    """compose.yaml names no target."""
+    assert re.findall(r"^FROM .* AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)[-1] == "run"
+
+
+def test_serving_image_has_the_model_and_its_packages_alone():
+    assert not ignored("models/onnx/model.onnx")
+    assert "ARG MODEL=models/onnx\n" in stage("serve")
+    assert " --group serve\n" in stage("build-serve")
+    assert "--requirements" not in stage("build-serve")
+    group = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]["serve"]
+    assert not {"torch", "transformers", "dvc", "pandas", "pyarrow"} & set(group)
 
 
 @pytest.mark.parametrize("name", SERVICES)

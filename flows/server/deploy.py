@@ -42,7 +42,7 @@ def main() -> None:
     api = get_current_settings().api  # from the environment or a profile of Prefect
     if api.url is None:  # Prefect would start a temporary server
         sys.exit(
-            "On which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make serve` prints them."
+            "On which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make schedule` prints them."
         )
     env = {**os.environ, "PREFECT_CLI_PROMPT": "false", "PREFECT_API_URL": api.url}
     if api.auth_string:

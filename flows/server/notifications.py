@@ -59,7 +59,7 @@ def main() -> None:
     api = get_current_settings().api.url
     if api is None:  # Prefect would start a temporary server
         sys.exit(
-            "Of which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make serve` prints them."
+            "Of which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make schedule` prints them."
         )
     try:
         with get_client(sync_client=True) as client:

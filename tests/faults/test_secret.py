@@ -2,7 +2,7 @@
 
 import os
 
-from flows.server.serve import read_or_create
+from flows.server.schedule import read_or_create
 from tests.faults.kills import kills
 
 

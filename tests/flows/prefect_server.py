@@ -27,7 +27,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.states import Cancelling
 
 from flows.runs.processes import RUN_VARIABLE
-from flows.server import serve
+from flows.server import schedule
 from flows.server.deploy import POOL
 from tuneline.runtime.processes import ending
 
@@ -81,7 +81,7 @@ class Prefect:
                 "--name",
                 f"worker-{len(self.workers)}",
             )
-            self.workers.append(serve.start_module(*command, env=env, stdout=log, stderr=log))
+            self.workers.append(schedule.start_module(*command, env=env, stdout=log, stderr=log))
         return self.workers[-1]
 
     def stop_workers(self) -> None:
@@ -212,12 +212,12 @@ def kill_outright(process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
-    """Serves, with work pool, deployments and automations as ``python -m flows.server.serve`` makes them;
+    """Serves, with work pool, deployments and automations as ``python -m flows.server.schedule`` makes them;
     without a worker."""
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     env = {
-        **serve.settings(f"http://127.0.0.1:{port}/api", LOGIN),
+        **schedule.settings(f"http://127.0.0.1:{port}/api", LOGIN),
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -226,8 +226,11 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
         "PREFECT_SERVER_UI_ENABLED": "false",
         **settings,
     }
-    with (home / "server.log").open("w") as log, serve.server("127.0.0.1", port, env, stdout=log, stderr=log):
-        serve.deploy(env)
+    with (
+        (home / "server.log").open("w") as log,
+        schedule.server("127.0.0.1", port, env, stdout=log, stderr=log),
+    ):
+        schedule.deploy(env)
         with (
             temporary_settings({PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: LOGIN}),
             get_client(sync_client=True) as client,

@@ -28,7 +28,6 @@ import tuneline
 from tuneline.checkpoints.lfs_pointers import is_lfs_pointer
 from tuneline.cli.console import Console
 from tuneline.core.base_source import BaseSource
-from tuneline.messages import ServerError, messages
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import Params, TrainParams
 from tuneline.params.loading import load_params
@@ -870,11 +869,13 @@ def check_messages(_root: Path) -> Iterator[DoctorResult]:
     api = os.environ.get("PREFECT_API_URL")
     if not api:
         return
+    from tuneline.messages import ServerError, messages  # its httpx is not where a model is served
+
     try:
         known = messages(api, os.environ.get("PREFECT_API_AUTH_STRING"))
     except ServerError as problem:
         yield warning(
-            str(problem), "make serve; then the line `export PREFECT_API_URL=...` that it prints, here"
+            str(problem), "make schedule; then the line `export PREFECT_API_URL=...` that it prints, here"
         )
         return
     if known.remedy is None:

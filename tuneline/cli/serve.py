@@ -44,6 +44,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads that compute; default: one per core")
     ] = None,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="One process, or replicas on Ray (RAY_ADDRESS)")
+    ] = "local",
+    replicas: Annotated[int, typer.Option(min=1, help="Replicas with --engine ray")] = 1,
     max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request")] = 1024,
     max_waiting_rows: Annotated[
         int, typer.Option(min=1, help="Rows that wait at a time; with more, requests are refused (429)")
@@ -96,6 +100,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
             f"--host {host}: other machines can reach this address, and there is no token.",
             f"export {TOKEN}=$(openssl rand -hex 32), or listen on 127.0.0.1.",
         )
+    if replicas != 1 and engine != "ray":
+        raise StageError("--replicas: one process has no replicas.", "Add --engine ray, or use --workers.")
     if disagreements is not None and shadow is None:
         raise StageError("--disagreements: there is no second model.", "Name one with --shadow.")
 
@@ -115,7 +121,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
         shadow_share=shadow_share,
         disagreements=disagreements,
     )
-    serve(settings, host, port)
+    if engine == "ray":
+        from tuneline.service.ray_serve import serve_on_ray
+
+        serve_on_ray(settings, host, port, replicas)
+    else:
+        serve(settings, host, port)
 
 
 def is_loopback(host: str) -> bool:

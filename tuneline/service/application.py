@@ -69,7 +69,7 @@ class ServiceSettings:
     name: str = "tuneline"
     workers: int | None = None
     limits: ServiceLimits = field(default_factory=ServiceLimits)
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     hosts: frozenset[str] = frozenset()
     reload_seconds: float = 10.0
     shadow: ModelSource | None = None

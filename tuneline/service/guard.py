@@ -14,7 +14,7 @@ from tuneline.service.errors import RequestError
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
 OPEN_PATHS = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
-"""What needs no token: probes have none."""
+"""What anybody may ask: probes have no token, and ask by the address of a container."""
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -75,14 +75,14 @@ class RequestGuard:
 
     def _problem(self, path: str, headers: Mapping[str, str]) -> RequestError | None:
         """Return why a request is refused; ``None`` if it may pass."""
+        if path in OPEN_PATHS:
+            return None
         host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
         if headers.get("host", "").endswith("]"):
             host = headers["host"]
         hosts = self.hosts or (LOOPBACK if self.token is None else frozenset())
         if hosts and host.lower() not in hosts:
             return RequestError(421, "This service is not asked by that name of a host.", "Validation")
-        if path in OPEN_PATHS:
-            return None
         origin = headers.get("origin")
         is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
         if is_foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:

@@ -10,7 +10,7 @@ from prefect.events import emit_event
 from prefect.settings import PREFECT_SERVER_API_AUTH_STRING, temporary_settings
 
 from flows.server.api import create_app, served_at, vacuum
-from flows.server.serve import AUTH, SERVER
+from flows.server.schedule import AUTH, SERVER
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, until
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prefect.server.database.configurations import AioSqliteConfiguration, AsyncPostgresConfiguration
 
-from flows.server import ready, serve
+from flows.server import ready, schedule
 from flows.server.ready import NOT_READY, Readiness
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
@@ -151,7 +151,7 @@ def test_server_on_a_full_disk_says_so_without_the_password(tmp_path, homes):
     home.mkdir()
     port = free_port()
     env = {
-        **serve.settings(f"http://127.0.0.1:{port}/api", LOGIN),
+        **schedule.settings(f"http://127.0.0.1:{port}/api", LOGIN),
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
@@ -159,7 +159,7 @@ def test_server_on_a_full_disk_says_so_without_the_password(tmp_path, homes):
     command = [
         sys.executable,
         "-m",
-        serve.SERVER,
+        schedule.SERVER,
         "--port",
         str(port),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.server import sqlite
-from flows.server.serve import AUTH, SERVER
+from flows.server.schedule import AUTH, SERVER
 from flows.server.sqlite import damage_of, refuse_damaged
 from tests.conftest import ROOT
 from tests.flows.prefect_server import free_port
@@ -107,7 +107,7 @@ def test_refusal_names_the_damaged_file_and_its_advice_sets_it_aside(database, c
 @pytest.mark.promise("damaged-database")
 def test_make_serve_ends_with_the_status_that_a_service_does_not_start_again(database):
     overwrite(database, 0, os.urandom(8192))
-    done = start(database, "flows.server.serve")
+    done = start(database, "flows.server.schedule")
     assert done.returncode == PERMANENT
     assert "is damaged (file is not a database)" in done.stderr
     unit = (ROOT / "containers/tuneline@.service").read_text()

@@ -1,6 +1,6 @@
 import pytest
 
-from flows.server.serve import read_or_create
+from flows.server.schedule import read_or_create
 
 
 def test_password_is_generated_once(tmp_path):

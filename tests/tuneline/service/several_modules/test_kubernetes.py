@@ -1,0 +1,94 @@
+"""``conf/cluster/kubernetes-serve.yaml`` describes the image, the paths and the times of the service."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.conftest import ROOT
+from tuneline.cli.serve import TOKEN
+from tuneline.service.guard import OPEN_PATHS
+from tuneline.service.server import GRACE
+
+RECIPE = (ROOT / "conf/cluster/kubernetes-serve.yaml").read_text(encoding="utf-8")
+FILLED = {"IMAGE": "registry.example.com/tickets:1", "REPLICAS": "3"}
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def described() -> tuple[dict, dict]:
+    """Return the service and the deployment of the recipe, filled as its first lines say."""
+    assert re.findall(r"(\w+)=", re.findall(r"^#   export (.*)$", RECIPE, re.MULTILINE)[0]) == list(FILLED)
+    assert re.findall(r"^#   envsubst '(.*)' <", RECIPE, re.MULTILINE) == ["$IMAGE $REPLICAS"]
+    filled = re.sub(r"\$\{(\w+)\}", lambda name: FILLED[name[1]], RECIPE)
+    service, deployment = YAML(typ="safe").load_all(filled)
+    return service, deployment
+
+
+def test_pods_are_found_by_the_service_and_probed_without_a_token():
+    service, deployment = described()
+    pod = deployment["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert deployment["spec"]["replicas"] == 3
+    assert container["image"] == FILLED["IMAGE"]
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["selector"] == pod["metadata"]["labels"]
+    (port,) = container["ports"]
+    assert f"EXPOSE {port['containerPort']}\n" in DOCKERFILE
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        probe = container[name]["httpGet"]
+        assert probe["port"] == port["name"]
+        assert probe["path"] in OPEN_PATHS
+
+
+def test_pod_has_the_token_from_a_secret_and_no_rights():
+    _, deployment = described()
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (variable,) = container["env"]
+    assert variable["name"] == TOKEN
+    assert set(variable["valueFrom"]) == {"secretKeyRef"}
+    assert f"secret generic {variable['valueFrom']['secretKeyRef']['name']} " in RECIPE
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert f"ARG UID={pod['securityContext']['runAsUser']}\n" in DOCKERFILE
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_pod_has_time_for_what_it_accepted():
+    _, deployment = described()
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (_, before) = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert pod["terminationGracePeriodSeconds"] > int(before) + GRACE
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+@pytest.mark.parametrize("index", [0, 1], ids=["service", "deployment"])
+def test_recipe_has_only_fields_of_the_api(tmp_path, index):
+    """kubectl reads the file into the types of the API, which drops unknown fields, and writes it again."""
+    described_object = described()[index]
+    file = tmp_path / "object.yaml"
+    YAML(typ="safe").dump(described_object, file)
+    command = ["kubectl", "set", "selector", "--local", "-f", str(file), "app=tuneline-serve", "-o", "yaml"]
+    if index == 1:
+        command = ["kubectl", "set", "image", "--local", "-f", str(file), "serve=other", "-o", "yaml"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(paths(described_object)) <= set(paths(YAML(typ="safe").load(printed)))
+
+
+def paths(value, path=()):
+    """Yield the path of every key of a YAML document."""
+    entries = ()
+    if isinstance(value, dict):
+        entries = value.items()
+    elif isinstance(value, list):
+        entries = enumerate(value)
+    for key, entry in entries:
+        yield (*path, key)
+        yield from paths(entry, (*path, key))
