@@ -48,6 +48,7 @@ SERVER = {
         "promotion/test_changes",
         "promotion/test_production",
         "server/test_api",
+        "server/several_modules/test_connections",
         "server/test_crashes",
         "server/test_deploy",
         "server/test_passwords",

@@ -143,7 +143,7 @@ def test_container_files_contain_no_secret_and_no_registry_address():
                 assert value is None or value.startswith("${"), name
     for path in FILES:
         assert not re.search(
-            r"https?://(?!127\.0\.0\.1|server:)\w", (ROOT / path).read_text(encoding="utf-8")
+            r"https?://(?!127\.0\.0\.1|server:|model:)\w", (ROOT / path).read_text(encoding="utf-8")
         ), path
 
 

@@ -36,6 +36,7 @@ def main() -> None:
         host=options.host,
         port=options.port,
         http=Protocol,
+        loop="asyncio",  # the one that it was tested with, also where Ray's packages bring another
         log_level="warning",
         timeout_graceful_shutdown=GRACE,
     )

@@ -86,7 +86,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     Requests for the schedule of flows are another server's: `make schedule`.
     """
     from tuneline.predict.promised_rule import RequiredRisk
-    from tuneline.repository.promoted_models import STAGE
+    from tuneline.repository.promoted_models import PRODUCTION_STAGE
     from tuneline.service.application import ServiceSettings
     from tuneline.service.limits import ServiceLimits
     from tuneline.service.models import FolderSource, RegistrySource
@@ -108,7 +108,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     required = RequiredRisk.parse(risk, class_risk or (), certainty) if risk or class_risk else None
     source: ModelSource = FolderSource(model, precision, required)
     if production is not None:
-        source = RegistrySource(production, STAGE, precision, required)
+        source = RegistrySource(production, PRODUCTION_STAGE, precision, required)
     settings = ServiceSettings(
         source=source,
         name=name,

@@ -21,7 +21,7 @@ from tuneline.runtime.errors import StageError
 
 ARTIFACT = ONNX.name
 """Name of the models in the registry."""
-STAGE = "production"
+PRODUCTION_STAGE = "production"
 """Stage of the registry whose model serves."""
 
 
@@ -50,7 +50,7 @@ class ModelRepository:
             return registries(self.root).get(ARTIFACT)
         return self._remote_tags()
 
-    def version(self, stage: str = STAGE) -> Version:
+    def version(self, stage: str = PRODUCTION_STAGE) -> Version:
         """Return the version that is in a stage.
 
         Raises:
