@@ -10,11 +10,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuneline.service.errors import RequestError
+from tuneline.service.page import PAGE_FILES
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
-OPEN_PATHS = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
-"""What needs no token: probes have none."""
+OPEN_PATHS = frozenset({"/health", "/v2/health/live", "/v2/health/ready", *PAGE_FILES})
+"""What can be read without a token: probes have none, and a browser sends none for a page and its files."""
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -65,7 +66,7 @@ class RequestGuard:
             await send(message)
 
         try:
-            problem = self._problem(scope["path"], Headers(scope=scope))
+            problem = self._problem(scope["method"], scope["path"], Headers(scope=scope))
             if problem is None:
                 await self.app(scope, receive, send_guarded)
             else:
@@ -73,7 +74,7 @@ class RequestGuard:
         finally:
             self.count(status)
 
-    def _problem(self, path: str, headers: Mapping[str, str]) -> RequestError | None:
+    def _problem(self, method: str, path: str, headers: Mapping[str, str]) -> RequestError | None:
         """Return why a request is refused; ``None`` if it may pass."""
         host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
         if headers.get("host", "").endswith("]"):
@@ -81,7 +82,7 @@ class RequestGuard:
         hosts = self.hosts or (LOOPBACK if self.token is None else frozenset())
         if hosts and host.lower() not in hosts:
             return RequestError(421, "This service is not asked by that name of a host.", "Validation")
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS and method in {"GET", "HEAD"}:  # a POST to / asks the model
             return None
         origin = headers.get("origin")
         is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
