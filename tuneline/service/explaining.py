@@ -125,7 +125,8 @@ class RowMeasurement:
                 raise self._late()
             raise RequestError(424, f"The row without a word: {reason}.", "Backend")
         scores = self._model.task.scores(job.logits)
-        return scores[1:] - scores[0]
+        changes: NDArray[np.float64] = scores[1:] - scores[0]
+        return changes
 
     def _check_time(self) -> None:
         self._check_abandoned()

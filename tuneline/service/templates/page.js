@@ -2,7 +2,8 @@
 // messages become text of the page (textContent), and never HTML.
 
 const MOST_CLASSES = 12;
-const MOST_WORDS = 10;
+const MOST_WORDS = 5;  // as `tuneline predict --why`
+const LEAST_CHANGE = 0.0005;  // of a probability, which has three digits here
 
 const part = (id) => document.getElementById(id);
 let token = "";
@@ -58,12 +59,12 @@ async function start() {
   columns = info.text_columns;
   document.title = `${info.model_id} · Tuneline`;
   part("name").firstElementChild.textContent = info.model_id;
-  part("facts").replaceChildren("Version ", element("bdi", info.model_sha, "mono"));
+  part("facts").textContent = `${outputSentence(info)} It reads ${info.max_input_length} tokens at once.`;
   part("fields").replaceChildren(...columns.map(field));
   part("row-form").hidden = false;
   part("results").hidden = false;
   part("token-form").hidden = true;
-  part("fields").querySelector("textarea").focus();
+  if (token) part("text-0").focus();  // the form that had the cursor is gone
 }
 
 async function predict() {
@@ -132,12 +133,20 @@ function field(column, number) {
   return box;
 }
 
+function outputSentence(info) {
+  const count = Object.keys(info.model_type.classifier.id2label).length;
+  if (info.task === "regression") return "It answers with a number.";
+  if (info.task === "multilabel") return `It answers with any of ${count} labels.`;
+  return `It answers with one of ${count} classes.`;
+}
+
 function showError(error, again) {
   for (const id of ["answer-part", "scores-part", "why-part"]) part(id).hidden = true;
   part("empty").hidden = false;
   if (error.status === 401) {
     afterToken = again;
     part("token-form").hidden = false;
+    part("token").focus();
     part("token").select();
     if (!token) return;  // none was refused yet
   }
@@ -151,11 +160,16 @@ function showPrediction(prediction) {
   part("answer").replaceChildren(...answerParagraphs(prediction));
   part("answer-facts").replaceChildren(
     element("dt", "Version"), element("dd", prediction.version, "mono"),
-    element("dt", "Read"), element("dd", prediction.truncated ? "a part of the row" : "the whole row"),
+    element("dt", "Read"), element("dd", readPart(prediction), prediction.truncated ? "warn" : ""),
   );
   const scores = Object.entries(prediction.scores).sort((one, other) => other[1] - one[1]);
   part("scores-part").hidden = scores.length === 0;
   showScores(scores, new Set(prediction.labels ?? [prediction.label]));
+}
+
+function readPart(prediction) {
+  if (prediction.truncated) return "a part of the text, which is longer than what the model reads";
+  return "the whole text";
 }
 
 function answerParagraphs(prediction) {
@@ -178,10 +192,6 @@ function answerParagraphs(prediction) {
   } else {
     said.append(element("bdi", prediction.label));
     paragraphs.push(element("p", `Probability ${shownShare(prediction.probability)}`));
-  }
-  if (prediction.truncated) {
-    const message = "The row is longer than what the model reads: it did not read all of it.";
-    paragraphs.push(element("p", message, "warn"));
   }
   return paragraphs;
 }
@@ -207,10 +217,11 @@ function showScores(scores, chosen) {
 }
 
 function showWhy(why) {
-  const moved = why.effects.filter((effect) => effect.effect !== 0).slice(0, MOST_WORDS);
+  const isShown = ({label, effect}) => Math.abs(effect) >= (label === null ? 0 : LEAST_CHANGE) && effect !== 0;
+  const moved = why.effects.filter(isShown).slice(0, MOST_WORDS);
   const notes = [];
   if (moved.length === 0) {
-    notes.push("No word changes the answer when it is left out.");
+    notes.push("Without any one word, the answer is the same to three digits.");
   } else {
     part("why").append(effectTable(moved));
     const labels = new Set(moved.map((effect) => effect.label));
@@ -231,7 +242,7 @@ function changeSentence(labels) {
 }
 
 function effectTable(moved) {
-  const most = Math.abs(moved[0].effect);
+  const most = moved[0].label === null ? Math.abs(moved[0].effect) : 1;
   const labels = new Set(moved.map((effect) => effect.label));
   const made = table("Change of the answer without each word", ["Word", "", "Change"]);
   for (const effect of moved) {
@@ -288,11 +299,10 @@ function shownNumber(value) {
   return String(Number(value.toPrecision(5))).replace("-", "\u2212");
 }
 
-function shownChange(effect) {
-  const size = Math.abs(effect.effect);
-  let digits = size.toPrecision(size < 0.001 ? 1 : 3);
-  if (effect.label !== null && size >= 0.001) digits = size.toFixed(3);
-  return (effect.effect < 0 ? "\u2212" : "+") + digits;
+function shownChange({label, effect}) {
+  const size = Math.abs(effect);
+  const digits = label === null ? String(Number(size.toPrecision(3))) : size.toFixed(3);
+  return (effect < 0 ? "\u2212" : "+") + digits;
 }
 
 // -- what people do
