@@ -36,7 +36,7 @@ from tuneline.service.dialects.open_inference import (
 )
 from tuneline.service.dialects.predictions import (
     predictions_answer,
-    read_predictions,
+    read_prediction_rows,
     read_why,
     why_answer,
 )
@@ -166,7 +166,7 @@ class Service:
     async def predictions(self, request: Request) -> Response:
         """Answer with everything that predictions have."""
         model = self.model.current
-        texts = read_predictions(parsed(await read_body(request, self.settings.limits)), model)
+        texts = read_prediction_rows(parsed(await read_body(request, self.settings.limits)), model)
         answered = await self._answer(request, model, texts)
         return self._response(answered, predictions_answer(answered))
 

@@ -15,7 +15,7 @@ from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import invalid
 
 
-def read_predictions(body: Any, model: TextClassifier) -> list[tuple[str, ...]]:
+def read_prediction_rows(body: Any, model: TextClassifier) -> list[tuple[str, ...]]:
     """Return the texts of each row of a request for predictions.
 
     Raises:
