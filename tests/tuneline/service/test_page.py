@@ -106,6 +106,7 @@ def test_person_sees_answer_probabilities_version_and_why(page, pair, width, sch
         assert page.texts("#why tbody small") == ["body", "body"]
         assert prediction.label in page.text("#why .note")
         assert "not a cause" in page.text("#why .note")
+        assert page.text("#why-status") == "10 of 10 words were left out, one by one."
         assert not page.sees("#empty")
         assert page.unreadable() == []
         check_quiet(page, service)
@@ -198,7 +199,9 @@ def test_error_of_the_service_is_shown_with_its_sentence(page, single):
         page.wait_for("!document.getElementById('problem').hidden")
         sentence = service.post("/v1/predictions", {"rows": [[" "]]}).json()["error"]
         assert page.text("#problem") == sentence
-        assert not page.sees("#answer-part"), "that was of another text"
+        assert page.texts("#answer p") == page.texts("#empty"), "the answer was of another text"
+        assert page.text("#answer-facts") == ""
+        assert not page.sees("#scores-part")
         assert not page.sees("#why-part")
         page.click("#text-0")
         ask(page, "late again")

@@ -6,6 +6,7 @@ const MOST_WORDS = 5;  // as `tuneline predict --why`
 const LEAST_CHANGE = 0.0005;  // of a probability, which has three digits here
 
 const part = (id) => document.getElementById(id);
+const empty = part("empty");
 let token = "";
 let columns = [];
 let asking = new AbortController();
@@ -97,7 +98,7 @@ async function explain(row, signal) {
   status.textContent = "The row is predicted again without each of its words.";
   try {
     const why = await ask("v1/why", {row}, signal);
-    status.textContent = "";
+    status.textContent = `${why.effects.length} of ${why.words} words were left out, one by one.`;
     showWhy(why);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -141,8 +142,10 @@ function outputSentence(info) {
 }
 
 function showError(error, again) {
-  for (const id of ["answer-part", "scores-part", "why-part"]) part(id).hidden = true;
-  part("empty").hidden = false;
+  part("answer").replaceChildren(empty);
+  part("answer-facts").replaceChildren();
+  part("scores-part").hidden = true;
+  part("why-part").hidden = true;
   if (error.status === 401) {
     afterToken = again;
     part("token-form").hidden = false;
@@ -155,8 +158,6 @@ function showError(error, again) {
 }
 
 function showPrediction(prediction) {
-  part("empty").hidden = true;
-  part("answer-part").hidden = false;
   part("answer").replaceChildren(...answerParagraphs(prediction));
   part("answer-facts").replaceChildren(
     element("dt", "Version"), element("dd", prediction.version, "mono"),
@@ -226,9 +227,6 @@ function showWhy(why) {
     part("why").append(effectTable(moved));
     const labels = new Set(moved.map((effect) => effect.label));
     notes.push(`${changeSentence(labels)} Below 0, the word supports the answer.`);
-  }
-  if (why.effects.length < why.words) {
-    notes.push(`${why.effects.length} of ${why.words} words were left out, one by one.`);
   }
   notes.push("This is a measurement of this model on this text, and not a cause.");
   part("why").append(element("p", notes.join(" "), "note"));
