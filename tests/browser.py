@@ -19,10 +19,8 @@ DARK = "--blink-settings=preferredColorScheme=0"
 WIDTHS = (1280, 390, 320)
 """Pixels of a desk, of a phone, and of the narrowest screen that WCAG 1.4.10 asks for."""
 
-# The pages have no scripts. This one is in an outer page and measures the page in frames of these widths,
-# with every fold open.
-MEASURE = """<!doctype html><body><script>
-const widths = WIDTHS, findings = {};
+# Measures the page in a frame, with every fold open.
+MEASURE = """
 function describe(e, what) {
   const text = e.textContent.trim().slice(0, 40);
   return `${e.tagName} ${e.getAttribute("class") || ""} "${text}": ${what}`;
@@ -65,6 +63,10 @@ function measure(frame) {
   }
   return found;
 }
+"""
+# The reports have no scripts. This one is in an outer page and measures them in frames of these widths.
+FRAMES = """
+const widths = WIDTHS, findings = {};
 let waiting = widths.length;
 for (const width of widths) {
   const frame = document.createElement("iframe");
@@ -76,7 +78,7 @@ for (const width of widths) {
   frame.src = PAGE;
   document.body.append(frame);
 }
-</script>"""
+"""
 
 
 def visit(path: Path, profile: Path, *options: str) -> tuple[str, list[str]]:
@@ -125,7 +127,8 @@ def unreadable(page: Path, folder: Path, *options: str) -> dict[str, list[str]]:
         options: Of the browser, such as ``DARK``.
     """
     outer = folder / "measure.html"
-    outer.write_text(MEASURE.replace("WIDTHS", json.dumps(WIDTHS)).replace("PAGE", json.dumps(page.as_uri())))
+    frames = FRAMES.replace("WIDTHS", json.dumps(WIDTHS)).replace("PAGE", json.dumps(page.as_uri()))
+    outer.write_text(f"<!doctype html><body><script>{MEASURE}{frames}</script>")
     dom, _ = visit(outer, folder / "profile", *options)
     (found,) = re.findall(r'data-findings="([^"]*)"', dom)
     return dict(json.loads(unescape(found)))

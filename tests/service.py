@@ -5,10 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import uvicorn
 
+from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.application import Service, ServiceSettings
 from tuneline.service.models import FolderSource
 from tuneline.service.server import server_config
@@ -32,10 +34,24 @@ class RunningService:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
 
 
+@dataclass(frozen=True)
+class LoadedSource:
+    """A model that is in memory, such as one that a test has made."""
+
+    model: TextClassifier
+
+    def state(self):
+        return self.model.version
+
+    def load(self):
+        return self.model
+
+
 @contextmanager
-def running_service(folder, precision=None, **settings) -> Iterator[RunningService]:
-    """Serve a folder of models until the block ends."""
-    service = Service(ServiceSettings(FolderSource(folder, precision), **settings))
+def running_service(models, precision=None, **settings) -> Iterator[RunningService]:
+    """Serve a folder of models, or a model, until the block ends."""
+    source = FolderSource(models, precision) if isinstance(models, Path) else LoadedSource(models)
+    service = Service(ServiceSettings(source, **settings))
     server = uvicorn.Server(server_config(service))
     loops = []
 

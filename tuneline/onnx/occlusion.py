@@ -6,7 +6,7 @@ See Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional Network
 Li, Monroe and Jurafsky 2016, "Understanding Neural Networks through Representation Erasure".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -23,6 +23,10 @@ MOST_REMOVALS = 256
 """Most predictions of a row without some of its words."""
 DIGITS = 6
 """Digits after the decimal point of an effect: the same row differs in the seventh in another batch."""
+
+
+ScoreChanges = Callable[[Sequence[tuple[str, ...]]], NDArray[np.float64]]
+"""Returns how the scores of a row change in rows that lack some of its words, ``(rows, outputs)``."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +96,41 @@ def word_effects(
     row = tuple(texts)
     encoded = model.encode([row])
     if outputs is None:
-        scores = model.outputs(encoded, 1)
-        (label,) = answers_of(model.task, scores, model.rule.costs).labels
-        outputs = answer_outputs(model.task, scores[0], label)
+        outputs = outputs_of_answer(model, model.outputs(encoded, 1))
+
+    def changes_in(rows: Sequence[tuple[str, ...]]) -> NDArray[np.float64]:
+        return _changes(model, row, rows, batch_size)
+
+    return measured_effects(model, row, outputs, changes_in)
+
+
+def outputs_of_answer(model: ExportedModel, scores: NDArray[np.float64]) -> Sequence[int]:
+    """Return the positions of the outputs of a model that make its answer for a row.
+
+    Args:
+        model: The model.
+        scores: Probabilities or number of the row, ``(1, outputs)``.
+    """
+    (label,) = answers_of(model.task, scores, model.rule.costs).labels
+    return answer_outputs(model.task, scores[0], label)
+
+
+def measured_effects(
+    model: ExportedModel, row: tuple[str, ...], outputs: Sequence[int], changes_in: ScoreChanges
+) -> Occlusion:
+    """Return the effects of the words of a row, as ``word_effects``, where something else predicts rows.
+
+    Args:
+        model: The model.
+        row: The texts of the row.
+        outputs: Positions of classes or labels whose probabilities are measured.
+        changes_in: Called once, or twice for a row of more than ``MOST_REMOVALS`` words.
+    """
     words = read_words(model, row)
-    removed = _spans_to_leave_out(model, row, words, outputs, batch_size)
+    removed = _spans_to_leave_out(row, words, outputs, changes_in)
 
     effects = []
-    changes = _changes(model, row, removed, outputs, batch_size)
+    changes = _output_changes(row, removed, outputs, changes_in)
     for word, change in zip(removed, changes, strict=True):
         output = int(np.abs(change).argmax())
         label = None
@@ -153,11 +184,7 @@ def _(_task: Regression, _scores: NDArray[np.float64], _label: Any) -> Sequence[
 
 
 def _spans_to_leave_out(
-    model: ExportedModel,
-    row: tuple[str, ...],
-    words: list[WordSpan],
-    outputs: Sequence[int],
-    batch_size: int,
+    row: tuple[str, ...], words: list[WordSpan], outputs: Sequence[int], changes_in: ScoreChanges
 ) -> list[WordSpan]:
     """Return the words that are left out one by one, in order: at most ``MOST_REMOVALS`` with their runs."""
     if len(words) <= MOST_REMOVALS:
@@ -165,7 +192,7 @@ def _spans_to_leave_out(
 
     runs = list(_runs(words, -(-len(words) // (MOST_REMOVALS // 2))))
     spans = [WordSpan(run[0].text, run[0].start, run[-1].end) for run in runs]
-    changes = np.abs(_changes(model, row, spans, outputs, batch_size)).max(axis=1)
+    changes = np.abs(_output_changes(row, spans, outputs, changes_in)).max(axis=1)
 
     chosen: list[int] = []
     left = MOST_REMOVALS - len(runs)
@@ -185,23 +212,27 @@ def _runs(words: list[WordSpan], length: int) -> Iterator[list[WordSpan]]:
             yield text_words[start : start + length]
 
 
-def _changes(
-    model: ExportedModel,
-    row: tuple[str, ...],
-    spans: list[WordSpan],
-    outputs: Sequence[int],
-    batch_size: int,
+def _output_changes(
+    row: tuple[str, ...], spans: Sequence[WordSpan], outputs: Sequence[int], changes_in: ScoreChanges
 ) -> NDArray[np.float64]:
-    """Return the change of the scores of a row without each of some spans, ``(spans, len(outputs))``.
+    """Return the change of some scores of a row without each of some spans, ``(spans, len(outputs))``."""
+    if not spans:
+        return np.zeros((0, len(outputs)))
+    changes = changes_in([without(row, span) for span in spans])[:, list(outputs)]
+    return np.round(changes, DIGITS) + 0.0  # no negative zero
+
+
+def _changes(
+    model: ExportedModel, row: tuple[str, ...], rows: Sequence[tuple[str, ...]], batch_size: int
+) -> NDArray[np.float64]:
+    """Return the changes of the scores of a row in rows that lack some of its words, ``(rows, outputs)``.
 
     The row itself is predicted with each batch of them, because an int8 model rounds by what is in a batch.
     """
-    changes = np.zeros((len(spans), len(outputs)))
+    changes = np.zeros((len(rows), model.task.outputs))
     size = max(1, batch_size - 1)
-    for start in range(0, len(spans), size):
-        rows = [row]
-        for span in spans[start : start + size]:
-            rows.append(without(row, span))
-        scores = model.outputs(model.encode(rows), batch_size)[:, list(outputs)]
+    for start in range(0, len(rows), size):
+        batch = [row, *rows[start : start + size]]
+        scores = model.outputs(model.encode(batch), batch_size)
         changes[start : start + size] = scores[1:] - scores[0]
-    return np.round(changes, DIGITS) + 0.0  # no negative zero
+    return changes

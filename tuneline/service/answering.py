@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,9 +49,8 @@ async def answer_rows(
     limits: ServiceLimits,
     *,
     truncate: bool = True,
-    started: Callable[[RowJob], None] = lambda _: None,
 ) -> AnsweredRows:
-    """Predict the rows of a request.
+    """Predict the rows of a request; cancelled, those that no worker has taken are computed no more.
 
     Args:
         model: The model.
@@ -59,7 +58,6 @@ async def answer_rows(
         engine: What computes them.
         limits: What a request may take.
         truncate: False to refuse rows that the model does not read to their end.
-        started: Gets the job, to cancel it.
 
     Raises:
         RequestError: A row cannot be predicted, too many rows wait, or there are too many in the request.
@@ -78,7 +76,6 @@ async def answer_rows(
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     job = RowJob(model, rows, lambda: loop.call_soon_threadsafe(done.set), time.monotonic() + limits.seconds)
-    started(job)
     try:
         engine.queue.add(job)
     except OverloadError as error:

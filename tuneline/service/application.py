@@ -1,17 +1,18 @@
 """The application: which path answers what. Uvicorn serves it, or Ray Serve.
 
 ``POST /predict`` and ``/`` speak as text-embeddings-inference, ``/v2`` the Open Inference Protocol, and
-``/classify`` as vLLM and SGLang.
+``/classify`` as vLLM and SGLang. ``/v1/predictions`` and ``/v1/why`` have everything that the page at ``/``
+shows.
 """
 
 import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,19 +34,27 @@ from tuneline.service.dialects.open_inference import (
     read_open_inference,
     require_model,
 )
+from tuneline.service.dialects.predictions import (
+    predictions_answer,
+    read_prediction_rows,
+    read_why,
+    why_answer,
+)
 from tuneline.service.dialects.tei import read_tei, refuse_other_side, tei_answer, tei_info
 from tuneline.service.engine import Engine
 from tuneline.service.errors import RequestError, invalid
+from tuneline.service.explaining import Explainer, refuse_long_row
 from tuneline.service.guard import RequestGuard, error_body
-from tuneline.service.jobs import RowJob
 from tuneline.service.limits import ServiceLimits
 from tuneline.service.models import ModelSource
+from tuneline.service.page import page_routes
 from tuneline.service.reloading import ServedModel
 from tuneline.service.shadow import Shadow
 
 VERSION_HEADER = "tuneline-version"
 """Header of an answer that names the version which answered."""
 Endpoint = Callable[[Request], Awaitable[Response]]
+Awaited = TypeVar("Awaited")
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,7 @@ class Service:
         workers = settings.workers or threads()
         self.engine = Engine(workers, settings.limits.waiting_rows, self.counters.count_batch)
         self.woken = asyncio.Event()
+        self._explainer = Explainer(self.engine, settings.limits)
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._shadow: Shadow | None = None
@@ -119,6 +129,7 @@ class Service:
         finally:
             following.cancel()
             await asyncio.to_thread(self.engine.stop)
+            await asyncio.to_thread(self._explainer.stop)
 
     # -- paths
 
@@ -151,6 +162,29 @@ class Service:
         answered = await self._answer(request, model, texts)
         answer = open_inference_answer(self.settings.name, body.get("id"), answered)
         return self._response(answered, answer)
+
+    async def predictions(self, request: Request) -> Response:
+        """Answer with everything that predictions have."""
+        model = self.model.current
+        texts = read_prediction_rows(parsed(await read_body(request, self.settings.limits)), model)
+        answered = await self._answer(request, model, texts)
+        return self._response(answered, predictions_answer(answered))
+
+    async def why(self, request: Request) -> Response:
+        """Say which words of a row move its answer most.
+
+        The prediction counts as no other, as whoever asks why has the answer already.
+        """
+        model = self.model.current
+        row = read_why(parsed(await read_body(request, self.settings.limits)), model)
+        refuse_long_row(row)
+
+        async def explained() -> Response:
+            answered = await answer_rows(model, [row], self.engine, self.settings.limits)
+            occlusion = await self._explainer.explain(answered)
+            return self._response(answered, why_answer(answered, occlusion))
+
+        return await _while_client_waits(request, explained())
 
     async def metadata(self, request: Request) -> Response:
         """Describe the model."""
@@ -200,21 +234,8 @@ class Service:
         Raises:
             ClientDisconnect: The client went away; its rows are computed no more.
         """
-        jobs: list[RowJob] = []
-        answering = asyncio.ensure_future(
-            answer_rows(
-                model, texts, self.engine, self.settings.limits, truncate=truncate, started=jobs.append
-            )
-        )
-        leaving = asyncio.ensure_future(_left(request))
-        try:
-            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
-                raise ClientDisconnect
-            answered = answering.result()
-        finally:
-            answering.cancel()
-            leaving.cancel()
+        answering = answer_rows(model, texts, self.engine, self.settings.limits, truncate=truncate)
+        answered = await _while_client_waits(request, answering)
         self._count_answers(answered)
         if self._shadow is not None:
             task = asyncio.create_task(self._shadow.look(answered))
@@ -245,6 +266,24 @@ class Service:
             self.counters.shadow.labels(self._shadow.model.version, outcome).inc()
 
 
+async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, Awaited]) -> Awaited:
+    """Return what a coroutine returns; it is cancelled when the client goes away.
+
+    Raises:
+        ClientDisconnect: The client went away.
+    """
+    answer = asyncio.ensure_future(answering)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ClientDisconnect
+        return answer.result()
+    finally:
+        answer.cancel()
+        leaving.cancel()
+
+
 async def _left(request: Request) -> None:
     """Return when the client has closed the connection."""
     while True:
@@ -272,6 +311,8 @@ def application(service: Service) -> ASGIApp:
         "/predict": ("POST", service.tei),
         "/classify": ("POST", service.classify),
         "/v1/classify": ("POST", service.classify),
+        "/v1/predictions": ("POST", service.predictions),
+        "/v1/why": ("POST", service.why),
         "/v2/models/{name}/infer": ("POST", service.infer),
         "/v2/models/{name}/versions/{version}/infer": ("POST", service.infer),
         "/v2": ("GET", service.server),
@@ -288,6 +329,7 @@ def application(service: Service) -> ASGIApp:
     for path, (method, endpoint) in paths.items():
         routes.append(Route(path, timed(path, endpoint), methods=[method]))
     routes.append(Route("/", timed("/", service.tei), methods=["POST"]))
+    routes += page_routes()
 
     app = Starlette(
         routes=routes,

@@ -10,11 +10,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuneline.service.errors import RequestError
+from tuneline.service.page import PAGE_FILES
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
-OPEN_PATHS = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
-"""What anybody may ask: probes have no token, and ask by the address of a container."""
+PROBES = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
+"""What anybody may read: probes have no token, and ask by the address of a container."""
+OPEN_FILES = frozenset(PAGE_FILES)
+"""What can be read without a token: a browser sends none for a page and its files."""
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -65,7 +68,7 @@ class RequestGuard:
             await send(message)
 
         try:
-            problem = self._problem(scope["path"], Headers(scope=scope))
+            problem = self._problem(scope["method"], scope["path"], Headers(scope=scope))
             if problem is None:
                 await self.app(scope, receive, send_guarded)
             else:
@@ -73,20 +76,27 @@ class RequestGuard:
         finally:
             self.count(status)
 
-    def _problem(self, path: str, headers: Mapping[str, str]) -> RequestError | None:
+    def _problem(self, method: str, path: str, headers: Mapping[str, str]) -> RequestError | None:
         """Return why a request is refused; ``None`` if it may pass."""
-        if path in OPEN_PATHS:
+        is_reading = method in {"GET", "HEAD"}
+        if path in PROBES and is_reading:
             return None
-        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
-        if headers.get("host", "").endswith("]"):
-            host = headers["host"]
+        problem = self._host_problem(headers)
+        if problem is not None or (path in OPEN_FILES and is_reading):  # a POST to / asks the model
+            return problem
+        return _origin_problem(headers) or self._token_problem(headers)
+
+    def _host_problem(self, headers: Mapping[str, str]) -> RequestError | None:
+        """Return why the name by which the service is asked is refused."""
+        host = headers.get("host", "")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
         hosts = self.hosts or (LOOPBACK if self.token is None else frozenset())
-        if hosts and host.lower() not in hosts:
+        if hosts and name.lower() not in hosts:
             return RequestError(421, "This service is not asked by that name of a host.", "Validation")
-        origin = headers.get("origin")
-        is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
-        if is_foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-            return RequestError(403, "Pages of other sites may not ask this service.", "Validation")
+        return None
+
+    def _token_problem(self, headers: Mapping[str, str]) -> RequestError | None:
+        """Return why the token of a request is refused."""
         if self.token is None:
             return None
         given = headers.get("authorization", "")
@@ -95,6 +105,15 @@ class RequestGuard:
             bearer = {"www-authenticate": "Bearer"}
             return RequestError(401, "The request has no token, or another one.", "Validation", bearer)
         return None
+
+
+def _origin_problem(headers: Mapping[str, str]) -> RequestError | None:
+    """Return why a request of a page is refused: the page is of another site."""
+    origin = headers.get("origin")
+    is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
+    if is_foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        return RequestError(403, "Pages of other sites may not ask this service.", "Validation")
+    return None
 
 
 async def send_error(error: RequestError, send: Send) -> None:

@@ -54,6 +54,7 @@ class RowJob:
         rows: The rows, each tokenized alone.
         on_done: Called when no row is left, in the thread that computed the last one.
         deadline: When a row is computed no more, in seconds of ``time.monotonic``.
+        most_tokens: Tokens of a batch at most; with 0, each row is a batch of its own.
         logits: The logits, ``(rows, outputs)``; those of failed rows mean nothing.
         failures: Why rows have no logits, by their numbers.
         is_cancelled: True if nobody waits for the answer any more.
@@ -63,6 +64,7 @@ class RowJob:
     rows: Sequence[EncodedRows]
     on_done: Callable[[], object]
     deadline: float
+    most_tokens: int = MOST_TOKENS
     logits: NDArray[np.float32] = field(init=False)
     failures: dict[int, str] = field(default_factory=dict)
     is_cancelled: bool = False
@@ -73,7 +75,7 @@ class RowJob:
     def __post_init__(self) -> None:
         self.logits = np.empty((len(self.rows), self.model.task.outputs), np.float32)
         self.left = len(self.rows)
-        self.batches = deque(row_batches(self.rows))
+        self.batches = deque(row_batches(self.rows, self.most_tokens))
 
     def finish(self, rows: Sequence[int], logits: NDArray[np.float32]) -> None:
         """Keep the logits of rows, ``(rows, outputs)``."""
@@ -98,15 +100,18 @@ class RowJob:
         return self.is_cancelled or time.monotonic() > self.deadline
 
 
-def row_batches(rows: Sequence[EncodedRows]) -> list[RowBatch]:
-    """Divide the rows of a request into batches of similar length, the shortest first."""
+def row_batches(rows: Sequence[EncodedRows], most_tokens: int = MOST_TOKENS) -> list[RowBatch]:
+    """Divide the rows of a request into batches of similar length, the shortest first.
+
+    A batch has ``most_tokens`` at most, or one row.
+    """
     longest = [int(row.input_lengths_of(np.zeros(1, np.int64)).max()) for row in rows]
     inputs = [int(row.window_counts_of(np.zeros(1, np.int64))[0]) for row in rows]
 
     batches: list[RowBatch] = []
     for row in sorted(range(len(rows)), key=lambda row: longest[row]):
         last = batches[-1] if batches else None
-        if last is not None and longest[row] * (last.inputs + inputs[row]) <= MOST_TOKENS:
+        if last is not None and longest[row] * (last.inputs + inputs[row]) <= most_tokens:
             batches[-1] = RowBatch((*last.rows, row), longest[row], last.inputs + inputs[row])
         else:
             batches.append(RowBatch((row,), longest[row], inputs[row]))

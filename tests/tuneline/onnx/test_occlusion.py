@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from tests.exported_pipeline import published_pipeline
+from tests.planted_words import planted
 from tests.small_pipeline import QUEUES, WORDS
 from tuneline.decisions.answer_rule import AnswerRule
 from tuneline.decisions.costs import CostRule
@@ -34,33 +33,6 @@ def pair_model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def text_model(tmp_path_factory):
     return load(tmp_path_factory, "classification", columns=("body",))
-
-
-def planted(model, folder, weights):
-    """Return a model whose logits are sums of what each of its words says, by the outputs of some words."""
-    tokenizer = model.encoder.tokenizer
-    embeddings = np.zeros((tokenizer.get_vocab_size(), model.task.outputs), np.float32)
-    for word, values in weights.items():
-        (token,) = tokenizer.encode(word, add_special_tokens=False).ids
-        embeddings[token] = values
-    nodes = [
-        helper.make_node("Gather", ["embeddings", "input_ids"], ["values"]),
-        helper.make_node("ReduceSum", ["values", "axes"], ["logits"], keepdims=0),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "planted",
-        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "tokens"])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", model.task.outputs])],
-        [
-            numpy_helper.from_array(embeddings, "embeddings"),
-            numpy_helper.from_array(np.array([1]), "axes"),
-        ],
-    )
-    file = folder / "planted.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), file)
-    task = model.task.with_decisions({"temperature": 1.0})
-    return replace(model, classifier=OnnxClassifier(file, 1), task=task)
 
 
 def without_word(row, effect, columns):

@@ -44,3 +44,8 @@ def test_batches_hold_each_row_once_within_the_tokens(model, lengths):
         assert batch.tokens == batch.longest * len(batch.rows)
         assert batch.tokens <= MOST_TOKENS or len(batch.rows) == 1
     assert [batch.longest for batch in batches] == sorted(batch.longest for batch in batches)
+
+
+def test_rows_are_batches_of_their_own_where_no_tokens_may_share_one(model):
+    rows = [model.encode([row]) for row in ROWS]
+    assert sorted(batch.rows for batch in row_batches(rows, 0)) == [(number,) for number in range(len(rows))]

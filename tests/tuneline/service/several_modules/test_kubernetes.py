@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
 from tuneline.cli.serve import TOKEN
-from tuneline.service.guard import OPEN_PATHS
+from tuneline.service.guard import PROBES
 from tuneline.service.server import GRACE
 
 RECIPE = (ROOT / "conf/cluster/kubernetes-serve.yaml").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_pods_are_found_by_the_service_and_probed_without_a_token():
     for name in ("startupProbe", "readinessProbe", "livenessProbe"):
         probe = container[name]["httpGet"]
         assert probe["port"] == port["name"]
-        assert probe["path"] in OPEN_PATHS
+        assert probe["path"] in PROBES
 
 
 def test_pod_has_the_token_from_a_secret_and_no_rights():
