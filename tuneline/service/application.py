@@ -338,6 +338,7 @@ def application(service: Service) -> ASGIApp:
             RequestError: _request_error,
             ClientDisconnect: _client_left,
             HTTPException: _no_such_path,
+            Exception: _failed,
         },
     )
     settings = service.settings
@@ -355,6 +356,12 @@ async def _no_such_path(_request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     problem = RequestError(status, "There is no such path with this method.", "Validation")
     return Response(error_body(problem), status, {"content-type": "application/json"})
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    """Answer where the service has a fault; the log has the error."""
+    problem = RequestError(500, "The service failed; its log says why.", "Backend")
+    return Response(error_body(problem), 500, {"content-type": "application/json"})
 
 
 async def _client_left(_request: Request, _error: Exception) -> Response:
