@@ -18,8 +18,10 @@ from tuneline.service.job_queue import DEADLINE, OverloadError
 from tuneline.service.jobs import RowJob
 from tuneline.service.limits import ServiceLimits
 
-AT_ONCE = 2_000
-"""Characters up to which a request is tokenized without another thread, which takes as long as these."""
+AT_ONCE = 4_000
+"""Characters up to which a request is tokenized without another thread: meanwhile nobody else is answered."""
+CHARACTERS_OF_A_ROW = 200
+"""Characters that take as long as what a row takes besides."""
 RequestTexts = Sequence[tuple[str, ...]]
 
 
@@ -64,10 +66,8 @@ async def answer_rows(
     Raises:
         RequestError: A row cannot be predicted, too many rows wait, or there are too many in the request.
     """
-    if len(texts) > limits.rows:
-        raise exceeding(f"{len(texts):,} rows; a request has {limits.rows:,} at most. Send them in parts.")
     characters = sum(len(text) for row in texts for text in row)
-    if characters <= AT_ONCE:
+    if characters + CHARACTERS_OF_A_ROW * len(texts) <= AT_ONCE:
         rows = _encoded(model, texts)
     else:
         rows = await asyncio.to_thread(_encoded, model, texts)

@@ -6,8 +6,9 @@ from pathlib import Path
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.probes import check_probes
 from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.onnx.usage import EXPORT_RECORD, exported_file
 from tuneline.repository.promoted_models import ModelRepository
+from tuneline.runtime.errors import StageError
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,17 @@ class FolderSource:
         return file_hash(self._models / EXPORT_RECORD)
 
     def load(self) -> TextClassifier:
-        """Load the model, and check what it computes."""
+        """Load the model, and check what it computes.
+
+        Raises:
+            StageError: It cannot be used, or is being replaced: what was loaded can be of two models.
+        """
+        state = self.state()
         model = TextClassifier.load(self.folder, self.precision, threads=1)
         check_probes(model, self._models)
+        exported_file(self.folder, self.precision)
+        if self.state() != state:
+            raise StageError(f"{self._models} was replaced while the model was loaded.", "Try again.")
         return model
 
     @property

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
 from tuneline.service.models import ModelSource
 
@@ -50,9 +49,10 @@ class ServedModel:
         try:
             state = await asyncio.to_thread(self._source.state)
             if state == self._state:
+                self._refused = ""
                 return
             model = await asyncio.to_thread(self._source.load)
-        except (StageError, OSError) as error:
+        except Exception as error:  # whatever is in the source now, the model before answers on
             if str(error) != self._refused:
                 say(f"serve: version {self.current.version} answers on: {error}", error=True)
                 self._on_reload("refused")

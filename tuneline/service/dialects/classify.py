@@ -12,9 +12,12 @@ from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import RequestError, invalid
+from tuneline.service.limits import ServiceLimits
 
 
-def read_classify(body: Any, model: TextClassifier, name: str) -> list[tuple[str, ...]]:
+def read_classify(
+    body: Any, model: TextClassifier, name: str, limits: ServiceLimits
+) -> list[tuple[str, ...]]:
     """Return the texts of each row of a body.
 
     Raises:
@@ -27,8 +30,8 @@ def read_classify(body: Any, model: TextClassifier, name: str) -> list[tuple[str
         raise RequestError(404, f"This service has the model {name}; leave model out.", "Validation")
     rows = body["input"]
     if isinstance(rows, list) and not _is_pair(rows, model.text_columns):
-        return texts_of_request(rows, model.text_columns)
-    return texts_of_request([rows], model.text_columns)
+        return texts_of_request(rows, model.text_columns, limits)
+    return texts_of_request([rows], model.text_columns, limits)
 
 
 def _is_pair(rows: list[Any], columns: tuple[str, ...]) -> bool:
