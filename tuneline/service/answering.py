@@ -1,6 +1,7 @@
 """From the texts of a request to its predictions."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,23 +67,24 @@ async def answer_rows(
     Raises:
         RequestError: A row cannot be predicted, too many rows wait, or there are too many in the request.
     """
-    characters = sum(len(text) for row in texts for text in row)
-    if characters + CHARACTERS_OF_A_ROW * len(texts) <= AT_ONCE:
-        rows = _encoded(model, texts)
-    else:
-        rows = await asyncio.to_thread(_encoded, model, texts)
-    if not truncate:
-        _refuse_truncated(model, rows)
+    try:
+        engine.queue.reserve(len(texts))
+    except OverloadError as error:
+        raise overloaded(str(error), error.seconds) from None
+    try:
+        rows = await _encoded(model, texts, engine)
+        if not truncate:
+            _refuse_truncated(model, rows)
+    except BaseException:
+        engine.queue.release(len(texts))
+        raise
 
     # the workers
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     job = RowJob(model, rows, lambda: loop.call_soon_threadsafe(done.set), time.monotonic() + limits.seconds)
     started(job)
-    try:
-        engine.queue.add(job)
-    except OverloadError as error:
-        raise overloaded(str(error), error.seconds) from None
+    engine.queue.add(job, is_reserved=True)
     try:
         await done.wait()
     finally:
@@ -96,10 +98,25 @@ async def answer_rows(
     return AnsweredRows(model, texts, job.logits, predictions, tokens)
 
 
-def _encoded(model: TextClassifier, texts: RequestTexts) -> list[EncodedRows]:
+async def _encoded(model: TextClassifier, texts: RequestTexts, engine: Engine) -> list[EncodedRows]:
+    """Tokenize rows as long as somebody waits for them."""
+    is_left = threading.Event()
+    characters = sum(len(text) for row in texts for text in row)
+    if characters + CHARACTERS_OF_A_ROW * len(texts) <= AT_ONCE:
+        return _encoded_rows(model, texts, is_left)
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.run_in_executor(engine.tokenizers, _encoded_rows, model, texts, is_left)
+    finally:
+        is_left.set()
+
+
+def _encoded_rows(model: TextClassifier, texts: RequestTexts, is_left: threading.Event) -> list[EncodedRows]:
     """Tokenize each row alone, so that the error of one names it, and batches can have any rows."""
     rows = []
     for number, row in enumerate(texts):
+        if is_left.is_set():
+            break
         try:
             rows.append(model.encode([row]))
         except EncodingError as error:
