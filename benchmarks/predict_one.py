@@ -77,7 +77,7 @@ def measure_memory(options: argparse.Namespace) -> None:
 
 
 def measure_overhead(options: argparse.Namespace) -> None:
-    """Print the milliseconds that ``predict_one`` adds to the session, and the share of the bare loop's rows/s."""
+    """Print what ``predict_one`` adds to the session, and the share of the bare loop's rows/s."""
     model = load(options, arena=True)
     session = model.classifier._session
     rows = read_rows(options.model, options.rows)[:320]

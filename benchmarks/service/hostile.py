@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,7 @@ import psutil
 
 from benchmarks.service.peers import TUNELINE, end, free_port, wait_for_health
 
-SECRET = "mYsEcReT"
+MARK = "mYsEcReT"
 """Word in the texts of hostile requests, by which the log is searched."""
 INFER = "/v2/models/tuneline/infer"
 PATHS = {"/predict": "inputs", "/classify": "input", INFER: "inputs"}
@@ -39,14 +40,14 @@ def request(
 
 def tensor(**changes: object) -> bytes:
     """Return a body of the Open Inference Protocol with other values."""
-    value = {"name": "subject", "datatype": "BYTES", "shape": [1], "data": [SECRET], **changes}
+    value = {"name": "subject", "datatype": "BYTES", "shape": [1], "data": [MARK], **changes}
     return json.dumps({"inputs": [value]}).encode()
 
 
 def bodies(draw: random.Random) -> list[bytes]:
     """Return bodies that no dialect takes."""
     size = draw.choice((10, 1_000, 100_000))
-    text = json.dumps(SECRET).encode()
+    text = json.dumps(MARK).encode()
     return [
         b"",
         b"{",
@@ -58,12 +59,12 @@ def bodies(draw: random.Random) -> list[bytes]:
         b'{"inputs": ' + b"9" * size + b"}",
         b'{"inputs": NaN, "input": Infinity}',
         b'{"inputs": [["a", -1e999]], "input": [1e999]}',
-        b'{"inputs": "\xff\xfe' + SECRET.encode() + b'"}',
+        b'{"inputs": "\xff\xfe' + MARK.encode() + b'"}',
         b'{"inputs": [["\\ud800", "\\udfff"]]}',
         b'{"inputs": [["", "\\u0000"]], "input": ["\\u0000\\u0001", " "]}',
         b'{"inputs": [' + b'["a","b"],' * (2 * size) + b'["a","b"]]}',
         b'{"inputs": [' + b",".join([text] * (2 * size)) + b"]}",
-        json.dumps({"inputs": [SECRET, "!" * 1_000_000], "input": [[SECRET, "!" * 1_000_000]]}).encode(),
+        json.dumps({"inputs": [MARK, "!" * 1_000_000], "input": [[MARK, "!" * 1_000_000]]}).encode(),
         b'{"inputs": "' + b"x" * 3_000_000 + b'"}',
         b'{"inputs": [["a","b","c"]], "input": [["a","b","c"]]}',
         b'{"inputs": [["a", {"b": 1}]], "truncate": 7}',
@@ -74,7 +75,7 @@ def bodies(draw: random.Random) -> list[bytes]:
         tensor(datatype="FP32", data=[float("nan")]),
         tensor(parameters={"binary_data_size": 10**18}, data=None),
         tensor(parameters={"binary_data_size": -1}),
-        tensor(name={"a": [SECRET]}),
+        tensor(name={"a": [MARK]}),
         b'{"inputs": [' + b",".join([tensor()] * min(size, 1000)) + b"]}",
         b'{"id": NaN, ' + tensor()[1:],
         b'{"id": {"a": 1}, ' + tensor()[1:],
@@ -85,7 +86,7 @@ def bodies(draw: random.Random) -> list[bytes]:
 def whole_requests(draw: random.Random) -> list[bytes]:
     """Return requests that arrive at once."""
     path = draw.choice(list(PATHS))
-    body = json.dumps({"inputs": [SECRET]}).encode()
+    body = json.dumps({"inputs": [MARK]}).encode()
     empty = struct.pack("<I", 0) * 400_000
     requests = [request(path, hostile) for hostile in bodies(draw)]
     for length in ("²", "-1", "9" * 5_000, "1e3", " ", str(2**63)):
@@ -201,7 +202,7 @@ def attack(port: int, count: int, seed: int) -> Counter[str]:
     dripping = []
     for number in range(64):
         head, piece = slow[number % len(slow)]
-        call = threading.Thread(target=work, args=(lambda h=head, p=piece: drip(port, 20, h, p),))
+        call = threading.Thread(target=work, args=(partial(drip, port, 20, head, piece),))
         call.start()
         dripping.append(call)
 
@@ -211,7 +212,7 @@ def attack(port: int, count: int, seed: int) -> Counter[str]:
                 content = contents.pop()
             except IndexError:
                 return
-            work(lambda: send(port, content, 20))
+            work(partial(send, port, content, 20))
 
     takers = [threading.Thread(target=take) for _ in range(8)]
     for thread in takers:
@@ -249,7 +250,7 @@ def main() -> None:
         finally:
             end(server)
         content = log.read_text(encoding="utf-8", errors="replace")
-        print(f"tracebacks: {content.count('Traceback')}; texts in the log: {content.count(SECRET)}")
+        print(f"tracebacks: {content.count('Traceback')}; texts in the log: {content.count(MARK)}")
         print(
             "\n".join(f"  {count} x {line}" for line, count in Counter(content.splitlines()).most_common(12))
         )
@@ -271,8 +272,8 @@ def measure(name: str, port: int, count: int, seed: int, texts: list[str]) -> No
     client.join()
     quantiles = statistics.quantiles(milliseconds, n=100)
     print(
-        f"{name}: honest client: {len(milliseconds)} requests, {len(faults)} without an answer {faults[:3]}; p50"
-        f" {quantiles[49]:.1f}, p99 {quantiles[98]:.1f}, most {max(milliseconds):.1f} ms"
+        f"{name}: honest client: {len(milliseconds)} requests, {len(faults)} without an answer {faults[:3]};"
+        f" p50 {quantiles[49]:.1f}, p99 {quantiles[98]:.1f}, most {max(milliseconds):.1f} ms"
     )
     for outcome, times in outcomes.most_common():
         print(f"  {times} x {outcome}")

@@ -26,7 +26,7 @@ def read_classify(
     if not isinstance(body, Mapping) or "input" not in body:
         raise invalid(f'The body is {{"input": {row_example(model.text_columns)}}}, or a list of these.')
     asked = body.get("model")
-    if asked is not None and asked not in {name, model.version}:
+    if asked is not None and asked not in (name, model.version):
         raise RequestError(404, f"This service has the model {name}; leave model out.", "Validation")
     rows = body["input"]
     if isinstance(rows, list) and not _is_pair(rows, model.text_columns):
