@@ -178,8 +178,7 @@ def measure_precision(
 def labels_of(options: argparse.Namespace, precision: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the most probable class of each row, as ``TextClassifier`` computes it alone."""
     model = TextClassifier.load(options.model, precision)
-    probabilities = model.predict(rows, 1)
-    return [model.task.class_names[number] for number in probabilities.argmax(axis=1)]
+    return [str(prediction.label) for prediction in model.predict(rows, batch_size=1)]
 
 
 def print_results(

@@ -42,5 +42,5 @@ def answer(class_names: Sequence[str], probabilities: Sequence[float]) -> list[d
 
 def answers(model: TextClassifier, rows: Sequence[tuple[str, ...]]) -> list[list[dict[str, Any]]]:
     """Predict rows as one batch; return the answer for each."""
-    outputs = model.predict(rows, len(rows))
+    outputs = model.outputs(model.encode(rows), len(rows))
     return [answer(model.task.class_names, probabilities) for probabilities in outputs]

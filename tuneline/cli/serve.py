@@ -49,6 +49,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     ] = "local",
     replicas: Annotated[int, typer.Option(min=1, help="Replicas with --engine ray")] = 1,
     max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request")] = 1024,
+    max_row_characters: Annotated[
+        int, typer.Option(min=1, help="Characters of a row; a longer one is refused")
+    ] = 100_000,
     max_waiting_rows: Annotated[
         int, typer.Option(min=1, help="Rows that wait at a time; with more, requests are refused (429)")
     ] = 4096,
@@ -113,7 +116,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
         source=source,
         name=name,
         workers=workers,
-        limits=ServiceLimits(max_body_bytes, 10.0, max_rows, max_waiting_rows, deadline),
+        limits=ServiceLimits(
+            body_bytes=max_body_bytes,
+            rows=max_rows,
+            waiting_rows=max_waiting_rows,
+            seconds=deadline,
+            row_characters=max_row_characters,
+        ),
         token=token,
         hosts=frozenset(each.lower() for each in allow_host or ()),
         reload_seconds=reload_seconds,

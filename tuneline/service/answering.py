@@ -1,6 +1,7 @@
 """From the texts of a request to its predictions."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from tuneline.service.job_queue import DEADLINE, OverloadError
 from tuneline.service.jobs import RowJob
 from tuneline.service.limits import ServiceLimits
 
-AT_ONCE = 2_000
-"""Characters up to which a request is tokenized without another thread, which takes as long as these."""
+AT_ONCE = 4_000
+"""Characters up to which a request is tokenized without another thread: meanwhile nobody else is answered."""
+CHARACTERS_OF_A_ROW = 200
+"""Characters that take as long as what a row takes besides."""
 RequestTexts = Sequence[tuple[str, ...]]
 
 
@@ -62,24 +65,23 @@ async def answer_rows(
     Raises:
         RequestError: A row cannot be predicted, too many rows wait, or there are too many in the request.
     """
-    if len(texts) > limits.rows:
-        raise exceeding(f"{len(texts):,} rows; a request has {limits.rows:,} at most. Send them in parts.")
-    characters = sum(len(text) for row in texts for text in row)
-    if characters <= AT_ONCE:
-        rows = _encoded(model, texts)
-    else:
-        rows = await asyncio.to_thread(_encoded, model, texts)
-    if not truncate:
-        _refuse_truncated(model, rows)
+    try:
+        engine.queue.reserve(len(texts))
+    except OverloadError as error:
+        raise overloaded(str(error), error.seconds) from None
+    try:
+        rows = await _encoded(model, texts, engine)
+        if not truncate:
+            _refuse_truncated(model, rows)
+    except BaseException:
+        engine.queue.release(len(texts))
+        raise
 
     # the workers
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
     job = RowJob(model, rows, lambda: loop.call_soon_threadsafe(done.set), time.monotonic() + limits.seconds)
-    try:
-        engine.queue.add(job)
-    except OverloadError as error:
-        raise overloaded(str(error), error.seconds) from None
+    engine.queue.add(job, is_reserved=True)
     try:
         await done.wait()
     finally:
@@ -93,10 +95,25 @@ async def answer_rows(
     return AnsweredRows(model, texts, job.logits, predictions, tokens)
 
 
-def _encoded(model: TextClassifier, texts: RequestTexts) -> list[EncodedRows]:
+async def _encoded(model: TextClassifier, texts: RequestTexts, engine: Engine) -> list[EncodedRows]:
+    """Tokenize rows as long as somebody waits for them."""
+    is_left = threading.Event()
+    characters = sum(len(text) for row in texts for text in row)
+    if characters + CHARACTERS_OF_A_ROW * len(texts) <= AT_ONCE:
+        return _encoded_rows(model, texts, is_left)
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.run_in_executor(engine.tokenizers, _encoded_rows, model, texts, is_left)
+    finally:
+        is_left.set()
+
+
+def _encoded_rows(model: TextClassifier, texts: RequestTexts, is_left: threading.Event) -> list[EncodedRows]:
     """Tokenize each row alone, so that the error of one names it, and batches can have any rows."""
     rows = []
     for number, row in enumerate(texts):
+        if is_left.is_set():
+            break
         try:
             rows.append(model.encode([row]))
         except EncodingError as error:

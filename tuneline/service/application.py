@@ -29,6 +29,7 @@ from tuneline.service.counters import ServiceCounters
 from tuneline.service.dialects.classify import classify_answer, read_classify
 from tuneline.service.dialects.open_inference import (
     JSON_LENGTH,
+    json_length,
     model_metadata,
     open_inference_answer,
     read_open_inference,
@@ -42,7 +43,7 @@ from tuneline.service.dialects.predictions import (
 )
 from tuneline.service.dialects.tei import read_tei, refuse_other_side, tei_answer, tei_info
 from tuneline.service.engine import Engine
-from tuneline.service.errors import RequestError, invalid
+from tuneline.service.errors import RequestError
 from tuneline.service.explaining import Explainer, refuse_long_row
 from tuneline.service.guard import RequestGuard, error_body
 from tuneline.service.limits import ServiceLimits
@@ -137,7 +138,7 @@ class Service:
         """Answer as text-embeddings-inference."""
         model = self.model.current
         body = parsed(await read_body(request, self.settings.limits))
-        asked = read_tei(body, model)
+        asked = read_tei(body, model, self.settings.limits)
         answered = await self._answer(request, model, asked.texts, truncate=asked.truncate)
         refuse_other_side(body, answered)
         return self._response(answered, tei_answer(asked, answered))
@@ -146,7 +147,7 @@ class Service:
         """Answer as vLLM and SGLang."""
         model = self.model.current
         body = parsed(await read_body(request, self.settings.limits))
-        texts = read_classify(body, model, self.settings.name)
+        texts = read_classify(body, model, self.settings.name, self.settings.limits)
         answered = await self._answer(request, model, texts)
         return self._response(answered, classify_answer(self.settings.name, answered, next(self._numbers)))
 
@@ -154,11 +155,9 @@ class Service:
         """Answer in the Open Inference Protocol."""
         model = self._asked_model(request)
         content = await read_body(request, self.settings.limits)
-        size = request.headers.get(JSON_LENGTH, str(len(content)))
-        if not size.isdigit() or int(size) > len(content):
-            raise invalid(f"{JSON_LENGTH} is the number of bytes of the JSON at the start of the body.")
-        body = parsed(content[: int(size)])
-        texts = read_open_inference(body, content[int(size) :], model)
+        length = json_length(request.headers.get(JSON_LENGTH), content)
+        body = parsed(content[:length])
+        texts = read_open_inference(body, content[length:], model, self.settings.limits)
         answered = await self._answer(request, model, texts)
         answer = open_inference_answer(self.settings.name, body.get("id"), answered)
         return self._response(answered, answer)
@@ -166,7 +165,8 @@ class Service:
     async def predictions(self, request: Request) -> Response:
         """Answer with everything that predictions have."""
         model = self.model.current
-        texts = read_prediction_rows(parsed(await read_body(request, self.settings.limits)), model)
+        body = parsed(await read_body(request, self.settings.limits))
+        texts = read_prediction_rows(body, model, self.settings.limits)
         answered = await self._answer(request, model, texts)
         return self._response(answered, predictions_answer(answered))
 
@@ -176,7 +176,8 @@ class Service:
         The prediction counts as no other, as whoever asks why has the answer already.
         """
         model = self.model.current
-        row = read_why(parsed(await read_body(request, self.settings.limits)), model)
+        body = parsed(await read_body(request, self.settings.limits))
+        row = read_why(body, model, self.settings.limits)
         refuse_long_row(row)
 
         async def explained() -> Response:

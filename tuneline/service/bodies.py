@@ -25,7 +25,7 @@ async def read_body(request: Request, limits: ServiceLimits) -> bytes:
     if kind not in {JSON, "application/octet-stream"}:
         raise RequestError(415, f"The Content-Type of a request is {JSON}.", "Validation")
     length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > limits.body_bytes:
+    if length.isascii() and length.isdigit() and int(length) > limits.body_bytes:
         raise _exceeding(limits)
 
     body = bytearray()
@@ -48,7 +48,7 @@ def parsed(body: bytes) -> Any:
         RequestError: It is no JSON, or is nested too deeply.
     """
     try:
-        return from_json(body)
+        return from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise invalid(f"The body is no JSON: {error}.") from None
 

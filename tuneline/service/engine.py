@@ -8,6 +8,7 @@ one thread each.
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from tuneline.onnx.row_windows import BATCH_SIZE
 from tuneline.runtime.terminal import say
@@ -22,6 +23,8 @@ class Engine:
 
     Attributes:
         queue: The requests that wait.
+        tokenizers: Threads that tokenize requests of many rows, as many as workers: with more, who waits for
+            Python's lock waits longer.
         batches: Number of forward passes of each number of rows; the workers count.
     """
 
@@ -34,6 +37,7 @@ class Engine:
             on_batch: Called after a forward pass with its rows and seconds.
         """
         self.queue = JobQueue(most_rows)
+        self.tokenizers = ThreadPoolExecutor(workers, "tokenizer")
         self._workers = workers
         self._on_batch = on_batch
         self._threads = []
@@ -47,6 +51,7 @@ class Engine:
         self.queue.close()
         for thread in self._threads:
             thread.join()
+        self.tokenizers.shutdown(cancel_futures=True)
 
     def _run(self) -> None:
         """Compute until the queue is closed."""

@@ -54,16 +54,35 @@ class JobQueue:
         """Rows that no worker has taken yet."""
         return self._waiting
 
-    def add(self, job: RowJob) -> None:
-        """Add a request.
+    def reserve(self, rows: int) -> None:
+        """Let rows wait that are not tokenized yet: what is refused shall not take that time first.
 
         Raises:
             OverloadError: Too many rows wait already.
         """
         with self._condition:
-            if self._waiting and self._waiting + len(job.rows) > self._most_rows:
+            if self._waiting and self._waiting + rows > self._most_rows:
                 raise OverloadError(self._seconds_for(self._waiting))
-            self._waiting += len(job.rows)
+            self._waiting += rows
+
+    def release(self, rows: int) -> None:
+        """Let rows wait no more that were reserved, and are not added after all."""
+        with self._condition:
+            self._waiting -= rows
+
+    def add(self, job: RowJob, *, is_reserved: bool = False) -> None:
+        """Add a request.
+
+        Args:
+            job: The request.
+            is_reserved: True if its rows wait already.
+
+        Raises:
+            OverloadError: Too many rows wait already.
+        """
+        if not is_reserved:
+            self.reserve(len(job.rows))
+        with self._condition:
             self._jobs.append(job)
             self._condition.notify(len(job.batches))
 

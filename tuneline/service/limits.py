@@ -13,6 +13,8 @@ class ServiceLimits:
         rows: Rows of a request.
         waiting_rows: Rows of all requests that wait for a worker.
         seconds: Seconds after which rows that no worker has taken are given up.
+        row_characters: Characters of a row. Tokenizers take seconds and a gigabyte for a million without a
+            space, of which the model reads the first few.
     """
 
     body_bytes: int = 2_000_000
@@ -20,3 +22,4 @@ class ServiceLimits:
     rows: int = 1_024
     waiting_rows: int = 4_096
     seconds: float = 30.0
+    row_characters: int = 100_000

@@ -44,9 +44,15 @@ class FolderSource:
         """Load the model, and check what it computes.
 
         Raises:
-            StageError: It cannot be used, or cannot promise what is required.
+            StageError: It cannot be used or cannot promise what is required, or is being replaced: what was
+                loaded can be of two models.
         """
-        return checked_model(self.folder, self.precision, self.required)
+        state = self.state()
+        model = checked_model(self.folder, self.precision, self.required)
+        exported_file(self.folder, self.precision)
+        if self.state() != state:
+            raise StageError(f"{self.folder} was replaced while the model was loaded.", "Try again.")
+        return model
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,10 @@ class ServedModel:
         try:
             state = await asyncio.to_thread(self._source.state)
             if state == self._state:
+                self._refused = ""
                 return
             model = await asyncio.to_thread(self._source.load)
-        except Exception as error:  # whatever is wrong with the new one, the old one must be followed on
+        except Exception as error:  # whatever is in the source now, the model before answers on
             if str(error) != self._refused:
                 say(f"serve: version {self.current.version} answers on: {error}", error=True)
                 self._on_reload("refused")

@@ -12,9 +12,12 @@ from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import RequestError, invalid
+from tuneline.service.limits import ServiceLimits
 
 
-def read_classify(body: Any, model: TextClassifier, name: str) -> list[tuple[str, ...]]:
+def read_classify(
+    body: Any, model: TextClassifier, name: str, limits: ServiceLimits
+) -> list[tuple[str, ...]]:
     """Return the texts of each row of a body.
 
     Raises:
@@ -23,12 +26,12 @@ def read_classify(body: Any, model: TextClassifier, name: str) -> list[tuple[str
     if not isinstance(body, Mapping) or "input" not in body:
         raise invalid(f'The body is {{"input": {row_example(model.text_columns)}}}, or a list of these.')
     asked = body.get("model")
-    if asked is not None and asked not in {name, model.version}:
+    if asked is not None and asked not in (name, model.version):
         raise RequestError(404, f"This service has the model {name}; leave model out.", "Validation")
     rows = body["input"]
     if isinstance(rows, list) and not _is_pair(rows, model.text_columns):
-        return texts_of_request(rows, model.text_columns)
-    return texts_of_request([rows], model.text_columns)
+        return texts_of_request(rows, model.text_columns, limits)
+    return texts_of_request([rows], model.text_columns, limits)
 
 
 def _is_pair(rows: list[Any], columns: tuple[str, ...]) -> bool:

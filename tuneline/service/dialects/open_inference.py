@@ -5,14 +5,16 @@ An input has the name of its text column; the only one of a model of one text ma
 mean is in their parameters: the names of the labels.
 """
 
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any
 
 from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
-from tuneline.service.dialects.rows import texts_of_request
+from tuneline.service.dialects.rows import refuse_many, texts_of_request
 from tuneline.service.errors import RequestError, invalid, unprocessable
+from tuneline.service.limits import ServiceLimits
 
 JSON_LENGTH = "inference-header-content-length"
 """Header with the bytes of the JSON at the start of a body, if inputs follow in binary form."""
@@ -20,13 +22,30 @@ LENGTH = struct.Struct("<I")
 """Length of a text in the binary form, before its bytes."""
 
 
-def read_open_inference(body: Any, binary: bytes, model: TextClassifier) -> list[tuple[str, ...]]:
+def json_length(header: str | None, content: bytes) -> int:
+    """Return the bytes of the JSON at the start of a body.
+
+    Raises:
+        RequestError: The header is no such number.
+    """
+    if header is None:
+        return len(content)
+    # Not isdigit, which is true for ², and no number of thousands of digits, which int refuses.
+    if re.fullmatch("[0-9]{1,15}", header) is None or int(header) > len(content):
+        raise invalid(f"{JSON_LENGTH} is the number of bytes of the JSON at the start of the body.")
+    return int(header)
+
+
+def read_open_inference(
+    body: Any, binary: bytes, model: TextClassifier, limits: ServiceLimits
+) -> list[tuple[str, ...]]:
     """Return the texts of each row of a request.
 
     Args:
         body: The JSON.
         binary: What follows it.
         model: The model.
+        limits: What a request may take.
 
     Raises:
         RequestError: It is no request, or its rows are no texts.
@@ -34,6 +53,8 @@ def read_open_inference(body: Any, binary: bytes, model: TextClassifier) -> list
     inputs = body.get("inputs") if isinstance(body, Mapping) else None
     if not isinstance(inputs, list) or not all(isinstance(each, Mapping) for each in inputs):
         raise invalid("The body has inputs: a list of objects with name, shape, datatype and data.")
+    if not isinstance(body.get("id"), str | None):
+        raise invalid("id is a text.")
     texts: dict[str, list[Any]] = {}
     position = 0
     for tensor in inputs:
@@ -44,9 +65,12 @@ def read_open_inference(body: Any, binary: bytes, model: TextClassifier) -> list
         if size is None:
             values = _flat(tensor.get("data"))
         else:
-            values = _read_binary(binary[position : position + size])
+            values = _read_binary(binary[position : position + size], limits)
             position += size
+        refuse_many(len(values), limits)
         _check_shape(tensor, len(values))
+        if name in texts:
+            raise invalid(f"There are two inputs {name[:40]!r}.")
         texts[name] = values
 
     columns = model.text_columns
@@ -57,7 +81,7 @@ def read_open_inference(body: Any, binary: bytes, model: TextClassifier) -> list
     lengths = {len(values) for values in texts.values()}
     if len(lengths) > 1:
         raise unprocessable("The inputs have different numbers of texts.")
-    return texts_of_request(list(zip(*(texts[column] for column in columns), strict=True)), columns)
+    return texts_of_request(list(zip(*(texts[column] for column in columns), strict=True)), columns, limits)
 
 
 def open_inference_answer(name: str, request_id: str | None, answered: AnsweredRows) -> dict[str, Any]:
@@ -145,7 +169,7 @@ def _binary_size(tensor: Mapping[str, Any]) -> int | None:
     return size
 
 
-def _read_binary(content: bytes) -> list[str]:
+def _read_binary(content: bytes, limits: ServiceLimits) -> list[str]:
     """Return texts from their binary form: the length of each, and its bytes in UTF-8."""
     texts = []
     position = 0
@@ -161,11 +185,12 @@ def _read_binary(content: bytes) -> list[str]:
             texts.append(content[start:position].decode())
         except UnicodeDecodeError:
             raise unprocessable(f"row {len(texts)}: the text is not UTF-8.") from None
+        refuse_many(len(texts), limits)
     return texts
 
 
 def _flat(data: Any) -> list[Any]:
-    """Return the values of an input, whose lists may be nested as its shape is."""
+    """Return the values of an input, each of which may be in a list of its own."""
     if not isinstance(data, list):
         raise invalid("data is a list of texts.")
     values = []
@@ -180,13 +205,17 @@ def _flat(data: Any) -> list[Any]:
 def _check_shape(tensor: Mapping[str, Any], count: int) -> None:
     """Refuse a shape of another number of texts."""
     shape = tensor.get("shape")
-    if not isinstance(shape, list) or not all(isinstance(size, int) for size in shape):
-        raise invalid("shape is a list of numbers.")
-    size = 1
-    for part in shape:
-        size *= part
-    if size != count:
-        raise unprocessable(f"shape {shape} has {size} texts, and data {count}.")
+    if not isinstance(shape, list) or not all(_is_size(size) for size in shape):
+        raise invalid("shape is a list of numbers of texts.")
+    # No product of them all: that of thousands of large numbers takes a minute.
+    sizes = [size for size in shape if size != 1]
+    if sizes != ([] if count == 1 else [count]):
+        raise unprocessable(f"shape is not that of the {count} texts in data.")
+
+
+def _is_size(size: Any) -> bool:
+    """Return True for a number of texts."""
+    return isinstance(size, int) and not isinstance(size, bool)
 
 
 def require_model(asked: str, version: str | None, name: str, model: TextClassifier) -> None:

@@ -13,9 +13,10 @@ from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import invalid
+from tuneline.service.limits import ServiceLimits
 
 
-def read_prediction_rows(body: Any, model: TextClassifier) -> list[tuple[str, ...]]:
+def read_prediction_rows(body: Any, model: TextClassifier, limits: ServiceLimits) -> list[tuple[str, ...]]:
     """Return the texts of each row of a request for predictions.
 
     Raises:
@@ -24,7 +25,7 @@ def read_prediction_rows(body: Any, model: TextClassifier) -> list[tuple[str, ..
     rows = body.get("rows") if isinstance(body, Mapping) else None
     if not isinstance(rows, list):
         raise invalid(f'The body is {{"rows": [{row_example(model.text_columns)}]}}.')
-    return texts_of_request(rows, model.text_columns)
+    return texts_of_request(rows, model.text_columns, limits)
 
 
 def predictions_answer(answered: AnsweredRows) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def predictions_answer(answered: AnsweredRows) -> dict[str, Any]:
     return {"version": answered.model.version, "predictions": predictions}
 
 
-def read_why(body: Any, model: TextClassifier) -> tuple[str, ...]:
+def read_why(body: Any, model: TextClassifier, limits: ServiceLimits) -> tuple[str, ...]:
     """Return the texts of the row that is to be explained.
 
     Raises:
@@ -41,7 +42,7 @@ def read_why(body: Any, model: TextClassifier) -> tuple[str, ...]:
     """
     if not isinstance(body, Mapping) or "row" not in body:
         raise invalid(f'The body is {{"row": {row_example(model.text_columns)}}}.')
-    (texts,) = texts_of_request([body["row"]], model.text_columns)
+    (texts,) = texts_of_request([body["row"]], model.text_columns, limits)
     return texts
 
 

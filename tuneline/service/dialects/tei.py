@@ -14,6 +14,7 @@ from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import RequestError, invalid, unprocessable
+from tuneline.service.limits import ServiceLimits
 from tuneline.tasks import Task
 
 
@@ -34,7 +35,7 @@ class TeiRequest:
     raw_scores: bool
 
 
-def read_tei(body: Any, model: TextClassifier) -> TeiRequest:
+def read_tei(body: Any, model: TextClassifier, limits: ServiceLimits) -> TeiRequest:
     """Read the body of a request.
 
     Raises:
@@ -52,7 +53,7 @@ def read_tei(body: Any, model: TextClassifier) -> TeiRequest:
     if side is not None and str(side).lower() not in {"left", "right"}:
         raise invalid("truncation_direction is left or right.")
     return TeiRequest(
-        texts=texts_of_request(rows, model.text_columns),
+        texts=texts_of_request(rows, model.text_columns, limits),
         is_batch=is_batch,
         truncate=_flag(body, "truncate", default=True),
         raw_scores=_flag(body, "raw_scores", default=False),

@@ -1,0 +1,283 @@
+"""Send ``tuneline serve`` requests that are meant to harm it, beside a client that asks honestly.
+
+Each request has to get an error or no answer at all, the log no traceback and none of the texts, and the
+honest client all its answers. Run in the root of the project: ``python -m benchmarks.service.hostile``.
+"""
+
+import argparse
+import json
+import random
+import socket
+import statistics
+import struct
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psutil
+
+from benchmarks.service.peers import TUNELINE, end, free_port, wait_for_health
+
+MARK = "mYsEcReT"
+"""Word in the texts of hostile requests, by which the log is searched."""
+INFER = "/v2/models/tuneline/infer"
+PATHS = {"/predict": "inputs", "/classify": "input", INFER: "inputs"}
+
+
+def request(
+    path: str, body: bytes, *headers: str, method: str = "POST", version: str = "1.1", host: str = "127.0.0.1"
+) -> bytes:
+    """Return the bytes of a request."""
+    lines = [f"{method} {path} HTTP/{version}", f"Host: {host}", f"Content-Length: {len(body)}"]
+    lines += ["Content-Type: application/json", *headers]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def tensor(**changes: object) -> bytes:
+    """Return a body of the Open Inference Protocol with other values."""
+    value = {"name": "subject", "datatype": "BYTES", "shape": [1], "data": [MARK], **changes}
+    return json.dumps({"inputs": [value]}).encode()
+
+
+def bodies(draw: random.Random) -> list[bytes]:
+    """Return bodies that no dialect takes."""
+    size = draw.choice((10, 1_000, 100_000))
+    text = json.dumps(MARK).encode()
+    return [
+        b"",
+        b"{",
+        b"null",
+        text,
+        b'{"inputs": ' + text,
+        b'{"inputs": ' + b"[" * size + b"]" * size + b"}",
+        b'{"input": ' + b'{"a":' * size + b"1" + b"}" * size + b"}",
+        b'{"inputs": ' + b"9" * size + b"}",
+        b'{"inputs": NaN, "input": Infinity}',
+        b'{"inputs": [["a", -1e999]], "input": [1e999]}',
+        b'{"inputs": "\xff\xfe' + MARK.encode() + b'"}',
+        b'{"inputs": [["\\ud800", "\\udfff"]]}',
+        b'{"inputs": [["", "\\u0000"]], "input": ["\\u0000\\u0001", " "]}',
+        b'{"inputs": [' + b'["a","b"],' * (2 * size) + b'["a","b"]]}',
+        b'{"inputs": [' + b",".join([text] * (2 * size)) + b"]}",
+        json.dumps({"inputs": [MARK, "!" * 1_000_000], "input": [[MARK, "!" * 1_000_000]]}).encode(),
+        b'{"inputs": "' + b"x" * 3_000_000 + b'"}',
+        b'{"inputs": [["a","b","c"]], "input": [["a","b","c"]]}',
+        b'{"inputs": [["a", {"b": 1}]], "truncate": 7}',
+        tensor(shape=[int("9" * 4_300)] * 400),
+        tensor(shape=[-1, -1]),
+        tensor(shape=[True]),
+        tensor(shape=[1e308]),
+        tensor(datatype="FP32", data=[float("nan")]),
+        tensor(parameters={"binary_data_size": 10**18}, data=None),
+        tensor(parameters={"binary_data_size": -1}),
+        tensor(name={"a": [MARK]}),
+        b'{"inputs": [' + b",".join([tensor()] * min(size, 1000)) + b"]}",
+        b'{"id": NaN, ' + tensor()[1:],
+        b'{"id": {"a": 1}, ' + tensor()[1:],
+        bytes(draw.randrange(256) for _ in range(size // 10)),
+    ]
+
+
+def whole_requests(draw: random.Random) -> list[bytes]:
+    """Return requests that arrive at once."""
+    path = draw.choice(list(PATHS))
+    body = json.dumps({"inputs": [MARK]}).encode()
+    empty = struct.pack("<I", 0) * 400_000
+    requests = [request(path, hostile) for hostile in bodies(draw)]
+    for length in ("²", "-1", "9" * 5_000, "1e3", " ", str(2**63)):
+        requests.append(request(INFER, body, f"Inference-Header-Content-Length: {length}"))
+    binary = tensor(shape=[400_000], parameters={"binary_data_size": len(empty)}, data=None)
+    requests.append(request(INFER, binary + empty, f"Inference-Header-Content-Length: {len(binary)}"))
+    for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "BREW"):
+        requests.append(request(path, b"", method=method))
+    for host in ("evil.example", "127.0.0.1.evil.example", "", "[", "127.0.0.1@evil.example", "\xe9"):
+        requests.append(request(path, body, host=host))
+    return [
+        *requests,
+        request(path, body, "Origin: https://evil.example"),
+        request(path, body, "Sec-Fetch-Site: cross-site"),
+        request(path, body, "Content-Type: text/plain"),
+        request(path, body, "Content-Length: 5"),
+        request(path, body, "Transfer-Encoding: chunked"),
+        request(path, body, "Content-Encoding: gzip"),
+        request(path, body, "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"),
+        request(path, body, *(f"X-{number}: {'a' * 100}" for number in range(2_000))),
+        request("/" + "a" * 100_000, body),
+        request("/v2/models/%00%ff%2e%2e/infer", body),
+        request("http://evil.example/predict", body),
+        request("/../../etc/passwd", b"", method="GET"),
+        request(path, body, version="1.0"),
+        request(path, body, version="9.9"),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x00" * 1000,
+        request(path, body) * 200,
+        request(path, body)[:-3],
+        request(path, b"")[:-2].replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"\r\nZZ\r\n",
+    ]
+
+
+def send(port: int, content: bytes, seconds: float) -> str:
+    """Send bytes, and return the statuses of the answers, or how the connection ended."""
+    answer = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=seconds) as opened:
+            opened.sendall(content)
+            while chunk := opened.recv(1 << 16):
+                answer += chunk
+                if content.count(b" HTTP/1.1\r\nHost") < 2:
+                    break
+    except TimeoutError:
+        pass
+    except OSError as error:
+        if not answer:
+            return type(error).__name__
+    statuses = {line.split()[1].decode() for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.")}
+    return " ".join(sorted(statuses)) or "no answer"
+
+
+def drip(port: int, seconds: float, head: bytes, piece: bytes) -> str:
+    """Send a request that never ends, piece by piece, for so long; return how it ended."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as opened:
+        limit = time.monotonic() + seconds
+        try:
+            opened.sendall(head)
+            while time.monotonic() < limit:
+                opened.sendall(piece)
+                opened.settimeout(0.2)
+                try:
+                    return f"drip: {opened.recv(100)[9:12].decode() or 'closed'}"
+                except TimeoutError:
+                    continue
+        except OSError as error:
+            return f"drip: {type(error).__name__}"
+    return "drip: still open"
+
+
+def honest(
+    port: int, stop: threading.Event, texts: list[str], milliseconds: list[float], faults: list[str]
+) -> None:
+    """Ask one row after the other until told to stop."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+        while not stop.is_set():
+            started = time.perf_counter()
+            try:
+                answer = client.post("/predict", json={"inputs": texts})
+                if answer.status_code != 200:
+                    faults.append(f"{answer.status_code} {answer.text[:100]}")
+            except httpx.HTTPError as error:
+                faults.append(repr(error))
+            milliseconds.append(1000 * (time.perf_counter() - started))
+            time.sleep(0.01)
+
+
+def attack(port: int, count: int, seed: int) -> Counter[str]:
+    """Send so many requests, eight at a time, with 500 idle connections and 64 slow ones beside them."""
+    draw = random.Random(seed)  # noqa: S311
+    outcomes: Counter[str] = Counter()
+    contents: list[bytes] = []
+    while len(contents) < count:
+        contents += whole_requests(draw)
+    draw.shuffle(contents)
+    contents = contents[:count]
+    chunked = request("/predict", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    slow: list[tuple[bytes, bytes]] = [
+        (b"POST /predict HTTP/1.1\r\n", b"X-A: b\r\n"),
+        (chunked, b"1\r\n[\r\n"),
+        (chunked, b"1000\r\n" + b"[" * 4096 + b"\r\n"),
+        (request("/predict", b"x" * 1000)[:-1000], b"x"),
+    ]
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(500)]
+
+    def work(call: Callable[[], str]) -> None:
+        outcome = call()
+        outcomes[outcome] += 1
+
+    dripping = []
+    for number in range(64):
+        head, piece = slow[number % len(slow)]
+        call = threading.Thread(target=work, args=(partial(drip, port, 20, head, piece),))
+        call.start()
+        dripping.append(call)
+
+    def take() -> None:
+        while contents:
+            try:
+                content = contents.pop()
+            except IndexError:
+                return
+            work(partial(send, port, content, 20))
+
+    takers = [threading.Thread(target=take) for _ in range(8)]
+    for thread in takers:
+        thread.start()
+    for thread in (*takers, *dripping):
+        thread.join()
+    for opened in idle:
+        opened.close()
+    return outcomes
+
+
+def main() -> None:
+    """Attack and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, default=Path("models/onnx"))
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=42)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        log = Path(temporary) / "server.log"
+        port = free_port()
+        with log.open("wb") as output:
+            command = [TUNELINE, "serve", "--model", str(options.model), "--port", str(port)]
+            server = psutil.Popen(command, stdout=output, stderr=output)
+        try:
+            wait_for_health(server, port, log)
+            columns = httpx.get(f"http://127.0.0.1:{port}/info", trust_env=False).json()["text_columns"]
+            texts = ["where is the parcel that I ordered?", "it never came"][: len(columns)]
+            for name, count in (("alone", 0), ("attacked", options.requests)):
+                measure(name, port, count, options.seed, texts)
+                print(f"  {server.memory_info().rss / 2**20:.0f} MB")
+            print("runs on" if server.poll() is None else "CRASHED")
+        finally:
+            end(server)
+        content = log.read_text(encoding="utf-8", errors="replace")
+        print(f"tracebacks: {content.count('Traceback')}; texts in the log: {content.count(MARK)}")
+        print(
+            "\n".join(f"  {count} x {line}" for line, count in Counter(content.splitlines()).most_common(12))
+        )
+
+
+def measure(name: str, port: int, count: int, seed: int, texts: list[str]) -> None:
+    """Measure the honest client while so many hostile requests are sent, or for five seconds."""
+    stop = threading.Event()
+    milliseconds: list[float] = []
+    faults: list[str] = []
+    client = threading.Thread(target=honest, args=(port, stop, texts, milliseconds, faults))
+    client.start()
+    outcomes: Counter[str] = Counter()
+    if count:
+        outcomes = attack(port, count, seed)
+    else:
+        time.sleep(5)
+    stop.set()
+    client.join()
+    quantiles = statistics.quantiles(milliseconds, n=100)
+    print(
+        f"{name}: honest client: {len(milliseconds)} requests, {len(faults)} without an answer {faults[:3]};"
+        f" p50 {quantiles[49]:.1f}, p99 {quantiles[98]:.1f}, most {max(milliseconds):.1f} ms"
+    )
+    for outcome, times in outcomes.most_common():
+        print(f"  {times} x {outcome}")
+
+
+if __name__ == "__main__":
+    main()
