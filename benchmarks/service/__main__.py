@@ -178,7 +178,10 @@ def measure_precision(
 def labels_of(options: argparse.Namespace, precision: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the most probable class of each row, as ``TextClassifier`` computes it alone."""
     model = TextClassifier.load(options.model, precision)
-    return [str(prediction.label) for prediction in model.predict(rows, batch_size=1)]
+    labels = []
+    for prediction in model.predict(rows, batch_size=1):
+        labels.append(max(prediction.scores, key=lambda name: prediction.scores[name]))
+    return labels
 
 
 def print_results(

@@ -8,6 +8,7 @@ shows.
 import asyncio
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -104,6 +105,9 @@ class Service:
         Raises:
             StageError: The model cannot be used.
         """
+        # Rows are tokenized one by one: threads of the tokenizer would only take the cores from the workers
+        # (docs/benchmarks.md). It reads the variable at every call.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.settings = settings
         self.counters = ServiceCounters()
         self.model = ServedModel(settings.source, self._count_reload)

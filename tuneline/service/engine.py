@@ -37,7 +37,7 @@ class Engine:
             on_batch: Called after a forward pass with its rows and seconds.
         """
         self.queue = JobQueue(most_rows)
-        self.tokenizers = ThreadPoolExecutor(workers, "tokenizer")
+        self.tokenizers = ThreadPoolExecutor(max(workers, 1), "tokenizer")
         self._workers = workers
         self._on_batch = on_batch
         self._threads = []
