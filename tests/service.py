@@ -39,6 +39,7 @@ class LoadedSource:
     """A model that is in memory, such as one that a test has made."""
 
     model: TextClassifier
+    threads: int = 1
 
     def state(self):
         return self.model.version

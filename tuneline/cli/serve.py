@@ -41,8 +41,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Name by which it may be asked; repeatable"),
     ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of a forward pass: more answer few clients sooner")
+    ] = 1,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Threads that compute; default: one per core")
+        int | None, typer.Option(min=1, help="Forward passes at a time; default: cores by --threads")
     ] = None,
     engine: Annotated[
         Literal["local", "ray"], typer.Option(help="One process, or replicas on Ray (RAY_ADDRESS)")
@@ -109,9 +112,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
         raise StageError("--disagreements: there is no second model.", "Name one with --shadow.")
 
     required = RequiredRisk.parse(risk, class_risk or (), certainty) if risk or class_risk else None
-    source: ModelSource = FolderSource(model, precision, required)
+    source: ModelSource = FolderSource(model, precision, required, threads)
     if production is not None:
-        source = RegistrySource(production, PRODUCTION_STAGE, precision, required)
+        source = RegistrySource(production, PRODUCTION_STAGE, precision, required, threads)
     settings = ServiceSettings(
         source=source,
         name=name,
@@ -126,7 +129,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         token=token,
         hosts=frozenset(each.lower() for each in allow_host or ()),
         reload_seconds=reload_seconds,
-        shadow=None if shadow is None else FolderSource(shadow, precision),
+        shadow=None if shadow is None else FolderSource(shadow, precision, threads=threads),
         shadow_share=shadow_share,
         disagreements=disagreements,
     )

@@ -66,7 +66,8 @@ class ServiceSettings:
     Attributes:
         source: Where the model comes from.
         name: Name of the model in the dialects that have one.
-        workers: Threads that compute; ``None``: one per core that the process may use.
+        workers: Threads that compute; ``None``: as many as have cores
+            for their forward passes.
         limits: What requests may take.
         token: What clients must send; ``None``: nothing.
         hosts: Names by which the service is asked; empty: those of this machine, or with a token any.
@@ -112,7 +113,7 @@ class Service:
         self.counters = ServiceCounters()
         self.model = ServedModel(settings.source, self._count_reload)
         self.counters.version.labels(self.model.current.version).set(1)
-        workers = settings.workers or threads()
+        workers = settings.workers or max(1, threads() // settings.source.threads)
         self.engine = Engine(workers, settings.limits.waiting_rows, self.counters.count_batch)
         self.woken = asyncio.Event()
         self._explainer = Explainer(self.engine, settings.limits)

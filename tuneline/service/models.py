@@ -23,11 +23,13 @@ class FolderSource:
         folder: The folder, or one ONNX file in it.
         precision: Precision of the model; ``None`` for fp32.
         required: What is required of its answers; ``None``: nothing.
+        threads: Threads of a forward pass.
     """
 
     folder: Path
     precision: str | None
     required: "RequiredRisk | None" = None
+    threads: int = 1
 
     def state(self) -> str:
         """Return what changes when another model is there.
@@ -48,7 +50,7 @@ class FolderSource:
                 loaded can be of two models.
         """
         state = self.state()
-        model = checked_model(self.folder, self.precision, self.required)
+        model = checked_model(self.folder, self)
         exported_file(self.folder, self.precision)
         if self.state() != state:
             raise StageError(f"{self.folder} was replaced while the model was loaded.", "Try again.")
@@ -64,12 +66,14 @@ class RegistrySource:
         stage: The stage.
         precision: Precision of the model; ``None`` for fp32.
         required: What is required of its answers; ``None``: nothing.
+        threads: Threads of a forward pass.
     """
 
     repository: str
     stage: str
     precision: str | None
     required: "RequiredRisk | None" = None
+    threads: int = 1
 
     def state(self) -> str:
         """Return the commit of the version that is in the stage."""
@@ -80,23 +84,23 @@ class RegistrySource:
         models = ModelRepository(self.repository)
         version = models.version(self.stage)
         with models.files(version) as folder:
-            model = checked_model(folder, self.precision, self.required)
+            model = checked_model(folder, self)
         return replace(model, version=version.name)
 
 
 ModelSource = FolderSource | RegistrySource
 
 
-def checked_model(path: Path, precision: str | None, required: "RequiredRisk | None") -> TextClassifier:
-    """Load a model for a worker per core, check what it computes, and set what it answers."""
-    model = TextClassifier.load(path, precision, threads=1)
+def checked_model(path: Path, source: ModelSource) -> TextClassifier:
+    """Load a model as its source says, check what it computes, and set which rows it answers."""
+    model = TextClassifier.load(path, source.precision, source.threads)
     check_probes(model, models_folder(path))
-    if not required:
+    if not source.required:
         return model
     # SciPy and Arrow, which a service without promises does not need
     from tuneline.predict.promised_rule import promised_rule
 
-    return replace(model, rule=promised_rule(model, exported_file(path, precision), required))
+    return replace(model, rule=promised_rule(model, exported_file(path, source.precision), source.required))
 
 
 def models_folder(path: Path) -> Path:

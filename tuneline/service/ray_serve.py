@@ -24,7 +24,7 @@ from tuneline.engines.ray_tasks import ray_cluster
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
 from tuneline.service.application import Service, ServiceSettings, application
-from tuneline.service.models import FolderSource, ModelSource, RegistrySource
+from tuneline.service.models import FolderSource, ModelSource
 from tuneline.service.server import KEEP_ALIVE
 
 APPLICATION = "tuneline"
@@ -114,7 +114,7 @@ def _absolute(source: ModelSource) -> ModelSource:
         return replace(source, folder=source.folder.resolve())
     repository = Path(source.repository)
     if repository.is_dir():
-        return RegistrySource(str(repository.resolve()), source.stage, source.precision)
+        return replace(source, repository=str(repository.resolve()))
     return source
 
 

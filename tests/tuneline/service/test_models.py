@@ -57,6 +57,13 @@ def test_folder_or_file_of_a_precision(pair_folder):
     assert FolderSource(pair_folder, "int8").state() == FolderSource(pair_folder / "model.onnx", None).state()
 
 
+def test_forward_pass_has_the_threads_of_its_source(pair_folder):
+    for threads in (1, 2):
+        model = FolderSource(pair_folder, None, threads=threads).load()
+        options = model.classifier._session.get_session_options()  # noqa: SLF001
+        assert options.intra_op_num_threads == threads
+
+
 def test_state_changes_with_the_record(pair_folder, tmp_path):
     folder = shutil.copytree(pair_folder, tmp_path / "onnx")
     source = FolderSource(folder, None)
