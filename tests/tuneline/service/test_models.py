@@ -60,7 +60,7 @@ def test_folder_or_file_of_a_precision(pair_folder):
 def test_forward_pass_has_the_threads_of_its_source(pair_folder):
     for threads in (1, 2):
         model = FolderSource(pair_folder, None, threads=threads).load()
-        options = model.classifier._session.get_session_options()  # noqa: SLF001
+        options = model.classifier._session.get_session_options()
         assert options.intra_op_num_threads == threads
 
 
