@@ -5,6 +5,7 @@ The repository is a checkout on this machine, or the address of one. Its tags de
 its default remote; those of an address come through DVC.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tuneline.paths import ONNX
 from tuneline.repository.dvc import cached_folder, is_intact
-from tuneline.repository.git import git, lock_at, registries
+from tuneline.repository.git import lock_at, registries
 from tuneline.repository.registry import RegistryTag, RegistryTags, Version
 from tuneline.runtime.atomic_files import temporary_directory
 from tuneline.runtime.errors import StageError
@@ -23,6 +24,8 @@ ARTIFACT = ONNX.name
 """Name of the models in the registry."""
 PRODUCTION_STAGE = "production"
 """Stage of the registry whose model serves."""
+SECONDS_TO_LIST = 60
+"""Seconds in which an address has to list its tags."""
 
 
 @dataclass(frozen=True)
@@ -117,18 +120,32 @@ class ModelRepository:
                 "If another machine has it: `python -m flows.promotion publish` there.",
             )
 
+    def _listed_tags(self) -> str:
+        """Return the tags of an address, as git lists them. It is given up where nobody answers.
+
+        Raises:
+            StageError: Git cannot list them, or would ask for a password.
+        """
+        command = ["git", "ls-remote", "--tags", "--", self.place]
+        environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=True, timeout=SECONDS_TO_LIST
+            )
+        except (OSError, subprocess.SubprocessError):
+            raise StageError(
+                f"{self.place} is no folder, and git cannot list its tags.",
+                f"`git ls-remote {self.place}` says why.",
+            ) from None
+        return done.stdout
+
     def _remote_tags(self) -> RegistryTags | None:
         """Return the registry of a repository that is not on this machine.
 
         The dates and messages of its tags, which decide nothing, are not known.
         """
         # An annotated tag is listed twice: its own object, and with ^{} the commit that it names.
-        printed = git(Path(), "ls-remote", "--tags", "--", self.place)
-        if not printed and not git(Path(), "ls-remote", "--", self.place):
-            raise StageError(
-                f"{self.place} is no folder, and git cannot list its tags.",
-                f"`git ls-remote {self.place}` says why.",
-            )
+        printed = self._listed_tags()
         objects: dict[str, str] = {}
         commits: dict[str, str] = {}
         for line in printed.splitlines():
