@@ -34,7 +34,7 @@ def test_retrained_model_is_compared_with_the_one_before_the_corrections(project
         in done.output
     )
     assert "git knows no such commit" in runner.invoke(app, ["show", "--against", "nosuch"]).output
-    assert "Leave the folder out" in runner.invoke(app, ["show", "--against", before, "models/onnx"]).output
+    assert "Leave MODEL out" in runner.invoke(app, ["show", "--against", before, "models/onnx"]).output
     (project.root / ".dvc/cache").rename(project.root / ".dvc/gone")
     assert (
         f"Run `dvc fetch --rev {before} reports/predictions.parquet data/raw`"
