@@ -16,7 +16,9 @@ def test_installed_unit_starts_the_schedule_and_says_its_name():
 
 
 def test_make_serve_names_both_commands_in_one_line_and_starts_neither():
-    done = subprocess.run(["make", "--no-print-directory", "serve"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "serve"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert "make schedule" in line
