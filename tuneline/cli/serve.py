@@ -91,7 +91,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     Requests for the schedule of flows are another server's: `make schedule`.
     """
-    from tuneline.predict.promised_rule import RequiredRisk
     from tuneline.repository.promoted_models import PRODUCTION_STAGE
     from tuneline.service.application import ServiceSettings
     from tuneline.service.limits import ServiceLimits
@@ -111,7 +110,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     if disagreements is not None and shadow is None:
         raise StageError("--disagreements: there is no second model.", "Name one with --shadow.")
 
-    required = RequiredRisk.parse(risk, class_risk or (), certainty) if risk or class_risk else None
+    required = None
+    if risk is not None or class_risk:
+        # SciPy and Arrow, which a service without promises does not need
+        from tuneline.predict.promised_rule import RequiredRisk
+
+        required = RequiredRisk.parse(risk, class_risk or (), certainty)
     source: ModelSource = FolderSource(model, precision, required, threads)
     if production is not None:
         source = RegistrySource(production, PRODUCTION_STAGE, precision, required, threads)
