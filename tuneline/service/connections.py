@@ -15,7 +15,7 @@ SECONDS_FOR_A_REQUEST = 10.0
 SECONDS_TO_READ = 30.0
 """Seconds that a client may leave unread what the server has sent."""
 MOST_IDLE = 256
-"""Connections without a request at a time; the oldest that has had no answer is closed."""
+"""Connections without a request at a time; the oldest is closed."""
 
 
 class Protocol(H11Protocol):
@@ -27,7 +27,6 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
         super().connection_made(transport)
-        self._has_had_an_answer = False
         self._unread: asyncio.TimerHandle | None = None
         self._wait_for_request()
 
@@ -40,7 +39,6 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait for the next request, unless it has come already."""
         super().on_response_complete()
-        self._has_had_an_answer = True
         if not self._is_in_work() and not self.transport.is_closing():
             self._wait_for_request()
 
@@ -67,17 +65,7 @@ class Protocol(H11Protocol):
         self._wait_no_more()
         self._idle[self] = self.loop.call_later(SECONDS_FOR_A_REQUEST, self._close)
         if len(self._idle) > MOST_IDLE:
-            self._least_useful()._close()
-
-    def _least_useful(self) -> "Protocol":
-        """Return the oldest connection that has had no answer yet, else the oldest that waits.
-
-        One that has may send its next request at this moment.
-        """
-        for connection in self._idle:
-            if not connection._has_had_an_answer:
-                return connection
-        return next(iter(self._idle))
+            next(iter(self._idle))._close()
 
     def _wait_no_more(self) -> None:
         timer = self._idle.pop(self, None)
