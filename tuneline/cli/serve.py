@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tuneline.cli.risk_options import Certainty, ClassRisk, Risk
 from tuneline.promises import CERTAINTY
 from tuneline.runtime.errors import StageError
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
 TOKEN = "TUNELINE_SERVICE_TOKEN"  # noqa: S105 - the name of the variable
 """Variable with the token that clients send."""
 MODEL_HELP = "A folder of exported models, or one .onnx file"
-RISK_HELP = (
-    "Largest share of wrong answers that is promised; rows that are too unsure get none: docs/decide.md"
-)
 PRODUCTION_HELP = (
     "Serve what is in production, and follow promotions and rollbacks: of a checkout (.), or of a repository"
     " at an address"
@@ -65,19 +63,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     reload_seconds: Annotated[
         float, typer.Option(min=0.1, help="How often another model is looked for; SIGHUP looks at once")
     ] = 10.0,
-    risk: Annotated[float | None, typer.Option(min=1e-4, max=0.5, help=RISK_HELP)] = None,
-    class_risk: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-risk", metavar="NAME=RISK", help="The same for the answers of one class; repeatable"
-        ),
-    ] = None,
-    certainty: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Probability with which --risk and --class-risk hold")
-    ] = CERTAINTY,
+    risk: Risk = None,
+    class_risk: ClassRisk = None,
+    certainty: Certainty = CERTAINTY,
     shadow: Annotated[
         Path | None,
-        typer.Option("--shadow", help="A second folder of models, which answers silently: docs/serving.md"),
+        typer.Option("--shadow", help="A second folder of models, which answers silently: docs/service.md"),
     ] = None,
     shadow_share: Annotated[
         float, typer.Option(min=0, max=1, help="Fraction of the rows that it answers")

@@ -1,8 +1,8 @@
 """Which words move an answer: the answer is predicted again without each of them.
 
-The effect of a word is a measurement of this model on this text, and not a cause: a word that stands twice
-can have no effect although both together decide, and a text without a word may be one that nobody writes.
-See Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional Networks", section 4.2, and for words
+The effect of a word is a measurement of this model on this text, and not a cause: a word that occurs
+twice can have no effect although both together decide, and a text without a word may be one that nobody
+writes. See Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional Networks", section 4.2, and for words
 Li, Monroe and Jurafsky 2016, "Understanding Neural Networks through Representation Erasure".
 """
 

@@ -18,8 +18,8 @@ from tuneline.service.connections import Protocol
 
 GRACE = 30
 """Seconds that accepted requests have to end."""
-KEEP_ALIVE = 30
-"""Seconds that a connection may wait for its next request."""
+KEEP_ALIVE = 10
+"""Seconds that a connection may wait for its next request, as ``tuneline.service.connections`` has it."""
 LAST_ANSWERS = 0.4
 """Seconds after a signal in which clients that keep their connections learn that these end, and once more
 after the port is closed."""

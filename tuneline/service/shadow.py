@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.prediction import Prediction
 from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.runtime.errors import StageError
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.engine import Engine
 from tuneline.service.jobs import RowJob
@@ -42,7 +43,20 @@ class Shadow:
     count: Callable[[str], None]
     disagreements: Path | None
     _due: float = 0.0
-    _kept: int = 0
+    _kept: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Count what the file has already.
+
+        Raises:
+            StageError: The model predicts numbers, of which two are hardly ever the same.
+        """
+        if not self.model.task.has_classes:
+            problem = "--shadow: it compares labels, and this model predicts numbers."
+            raise StageError(problem, "Leave it out.")
+        if self.disagreements is not None and self.disagreements.exists():
+            with self.disagreements.open(encoding="utf-8") as file:
+                self._kept = sum(1 for _ in file)
 
     async def look(self, answered: AnsweredRows) -> None:
         """Predict a share of rows that were answered, and compare."""
@@ -52,7 +66,10 @@ class Shadow:
             if self._due >= 1:
                 self._due -= 1
                 chosen.append(row)
-        if not chosen or self.model.text_columns != answered.model.text_columns:
+        if not chosen:
+            return
+        if self.model.text_columns != answered.model.text_columns:  # since the other one was replaced
+            self._count_all("skipped", chosen)
             return
 
         texts = [answered.texts[row] for row in chosen]
@@ -90,9 +107,10 @@ class Shadow:
                     "shadow_version": other.version,
                 }
                 lines.append(json.dumps({**texts, **answers}, ensure_ascii=False))
-        if self.disagreements is not None and lines and self._kept < MOST_KEPT:
-            self._kept += len(lines)
-            _append(self.disagreements, lines)
+        kept = lines[: max(MOST_KEPT - self._kept, 0)]
+        if self.disagreements is not None and kept:
+            self._kept += len(kept)
+            _append(self.disagreements, kept)
 
     def _count_all(self, outcome: str, rows: Sequence[int]) -> None:
         for _ in rows:

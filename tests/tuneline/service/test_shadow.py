@@ -7,8 +7,12 @@ import time
 
 import pytest
 
+from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.runtime.errors import StageError
+from tuneline.service import shadow
+from tuneline.service.application import Service, ServiceSettings
 from tuneline.service.models import FolderSource
 
 ROWS = [[f"{word} parcel", "came"] for word in ("the", "no", "late", "wrong", "my", "a", "one", "two")]
@@ -65,3 +69,30 @@ def test_disagreements_are_kept_for_people(pair_folder, other, tmp_path):
     assert {row["shadow_answer"] for row in kept} == {second}
     assert all(row["version"] != row["shadow_version"] for row in kept)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_file_of_disagreements_ends_at_its_limit_also_after_a_restart(
+    pair_folder, other, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shadow, "MOST_KEPT", 3)
+    file = tmp_path / "disagreements.jsonl"
+    for _ in range(2):
+        source = FolderSource(other, None)
+        with running_service(pair_folder, shadow=source, shadow_share=1.0, disagreements=file) as service:
+            service.post("/predict", {"inputs": ROWS})
+            outcomes(service, len(ROWS))
+        assert len(file.read_text().splitlines()) == 3
+
+
+def test_rows_that_the_second_model_cannot_read_are_counted(pair_folder, text_folder):
+    source = FolderSource(text_folder, None)
+    with running_service(pair_folder, shadow=source, shadow_share=1.0) as service:
+        service.post("/predict", {"inputs": ROWS})
+        assert outcomes(service, len(ROWS)) == {"skipped": len(ROWS)}
+
+
+def test_model_of_numbers_cannot_be_compared_by_labels(tmp_path_factory):
+    folder = published_pipeline(tmp_path_factory, "regression") / "models/onnx"
+    source = FolderSource(folder, None)
+    with pytest.raises(StageError, match="this model predicts numbers"):
+        Service(ServiceSettings(source, shadow=source))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from tuneline.cli.risk_options import Certainty, ClassRisk, Risk
 from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
 from tuneline.predict import BAD_ROW_OPTIONS, Kind
 from tuneline.promises import CERTAINTY
@@ -35,9 +36,6 @@ OUTPUT_HELP = (
     " (JSONL)"
 )
 
-RISK_HELP = (
-    "Largest share of wrong answers that is promised; rows that are too unsure get none: docs/decide.md"
-)
 DECIDING_WINDOW_HELP = (
     "Add the columns window and window_text: which part of a long text decided, of a model with"
     " tokenize.long_text: windows"
@@ -119,19 +117,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     ] = None,
     deciding_window: Annotated[bool, typer.Option("--deciding-window", help=DECIDING_WINDOW_HELP)] = False,
     why: Annotated[bool, typer.Option("--why", help=WHY_HELP)] = False,
-    risk: Annotated[
-        float | None,
-        typer.Option(min=1e-4, max=0.5, help=RISK_HELP),
-    ] = None,
-    class_risk: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-risk", metavar="NAME=RISK", help="The same for the answers of one class; repeatable"
-        ),
-    ] = None,
-    certainty: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Probability with which --risk and --class-risk hold")
-    ] = CERTAINTY,
+    risk: Risk = None,
+    class_risk: ClassRisk = None,
+    certainty: Certainty = CERTAINTY,
     plain: Annotated[
         bool, typer.Option("--plain", help="The most probable class of each row, whatever errors cost")
     ] = False,

@@ -30,7 +30,7 @@ def json_length(header: str | None, content: bytes) -> int:
     """
     if header is None:
         return len(content)
-    # Not isdigit, which is true for ², and no number of thousands of digits, which int refuses.
+    # isdigit is true for ², and int refuses thousands of digits
     if re.fullmatch("[0-9]{1,15}", header) is None or int(header) > len(content):
         raise invalid(f"{JSON_LENGTH} is the number of bytes of the JSON at the start of the body.")
     return int(header)
