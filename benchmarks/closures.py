@@ -14,8 +14,8 @@ MOST = {
     "stages.download.__main__": 70,
     "stages.train.__main__": 94,
     "stages.compare.__main__": 73,
-    "tuneline.onnx.text_classifier": 33,
-    "tuneline.onnx.occlusion": 30,
+    "tuneline.program.text_classifier": 33,
+    "tuneline.program.occlusion": 30,
     "tuneline.cli.predict": 77,
     "tuneline.cli.evaluate": 162,
 }

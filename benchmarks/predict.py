@@ -29,11 +29,11 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
-from tuneline.onnx.row_windows import windows
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.predict.streaming import StreamOptions, predict_rows
 from tuneline.predict.writing import OutputColumns, PredictionOutput, open_writer
+from tuneline.program.row_windows import windows
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.jsonl import JSONL
 from tuneline.readers.rows import STOP, BadRows

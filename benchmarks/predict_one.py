@@ -22,8 +22,8 @@ import psutil
 from benchmarks.service.rows import read_rows
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import open_session, session_options
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import exported_file
+from tuneline.program.text_classifier import TextClassifier
 
 POINTS = 5
 """Times at which memory is read."""

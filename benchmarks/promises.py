@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from tuneline.decisions.answers import answers_of
 from tuneline.decisions.evidence import Evidence, JudgedAnswers
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.promises import CERTAINTY
 from tuneline.promises.abstention import NoPromiseError, observed_risks, promised_abstention
 from tuneline.runtime.terminal import progress

@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.runtime.terminal import say
 
 TEXT = "the parcel never came and the invoice is wrong " * 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.application import Service, ServiceSettings
 from tuneline.service.models import FolderSource
 from tuneline.service.server import server_config

@@ -49,7 +49,7 @@ from benchmarks.service.peers import (
 )
 from benchmarks.service.rows import body, read_rows, write_bodies
 from tuneline.core.machine import threads
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 CHECKED, WARM_UP_CONNECTIONS, WARM_UP_SECONDS = 32, 8, 2
 LIBRARIES = (

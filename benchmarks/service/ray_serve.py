@@ -12,7 +12,7 @@ from ray import serve
 
 from benchmarks.service.dialect import MAX_BATCH, WAIT_SECONDS, answers, row_of, server_parser
 from tuneline.core.machine import threads
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 WAITING_REQUESTS = 256
 """Requests that a replica takes before it has answered them; Ray's default of 5 would end batches there."""

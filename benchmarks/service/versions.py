@@ -12,8 +12,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.program.text_classifier import TextClassifier
 
 
 @dataclass(frozen=True)

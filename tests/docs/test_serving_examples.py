@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.engines import engine, map_tasks
-from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
 from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
+from tuneline.program.row_windows import BATCH_SIZE, WINDOW
 from tuneline.readers.rows import BadRowPolicy, Limits
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import InputError, StageError, refusing

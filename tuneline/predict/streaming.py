@@ -9,10 +9,10 @@ from typing import Any
 from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
-from tuneline.onnx.row_windows import windows
 from tuneline.predict.skipped_rows import RowReport
 from tuneline.predict.why_column import why_values
 from tuneline.predict.writing import OutputColumns, PredictionOutput, Writer, open_writer
+from tuneline.program.row_windows import windows
 from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import Input

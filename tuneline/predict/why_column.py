@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tuneline.decisions.answer_rule import AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
-from tuneline.onnx.occlusion import answer_outputs, word_effects
+from tuneline.program.occlusion import answer_outputs, word_effects
 from tuneline.readers.inputs import Row
 from tuneline.tasks import Task
 

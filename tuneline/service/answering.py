@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import EncodedRows
-from tuneline.onnx.prediction import Prediction
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.prediction import Prediction
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.engine import Engine
 from tuneline.service.errors import RequestError, exceeding, overloaded, unprocessable
 from tuneline.service.job_queue import DEADLINE, OverloadError

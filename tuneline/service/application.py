@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tuneline.core.machine import threads
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows, answer_rows
 from tuneline.service.bodies import parsed, read_body
 from tuneline.service.counters import ServiceCounters

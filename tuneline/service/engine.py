@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from tuneline.onnx.row_windows import BATCH_SIZE
+from tuneline.program.row_windows import BATCH_SIZE
 from tuneline.runtime.terminal import say
 from tuneline.service.job_queue import JobQueue, Work
 from tuneline.service.jobs import RowBatch, joined_rows

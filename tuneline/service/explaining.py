@@ -1,4 +1,4 @@
-"""Why a row got its answer: the effects of its words (``tuneline.onnx.occlusion``), by the workers.
+"""Why a row got its answer: the effects of its words (``tuneline.program.occlusion``), by the workers.
 
 The row without each of its words is up to 257 rows. They are one request in the queue, which takes turns with
 all others, and few rows are explained at a time, so that explanations hold up no predictions.
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.model.encoding import EncodingError
-from tuneline.onnx.occlusion import Occlusion, measured_effects, outputs_of_answer
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.occlusion import Occlusion, measured_effects, outputs_of_answer
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.engine import Engine
 from tuneline.service.errors import RequestError, exceeding, overloaded, unprocessable

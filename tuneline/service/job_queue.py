@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.jobs import MOST_TOKENS, RowBatch, RowJob
 
 LIKE_LENGTH = 0.75

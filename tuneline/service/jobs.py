@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tuneline.model.batches import RowWindows
 from tuneline.model.row_offsets import row_offsets
 from tuneline.onnx.exported_model import EncodedRows
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 MOST_TOKENS = 512
 """Tokens of a batch at most, those of padding included; a row that has more is a batch of its own.

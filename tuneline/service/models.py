@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.probes import check_probes
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL, exported_file
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.repository.promoted_models import ModelRepository
 from tuneline.runtime.errors import StageError
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from tuneline.model.encoding import EncodingError
-from tuneline.onnx.prediction import Prediction
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.prediction import Prediction
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.runtime.errors import StageError
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.engine import Engine

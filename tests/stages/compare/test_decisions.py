@@ -21,9 +21,9 @@ from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.hashes import file_hash
 from tuneline.decisions.evidence import read_evidence
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.onnx.usage import UsageRecord
 from tuneline.params.evaluate import CostParams
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Multilabel, Regression
 

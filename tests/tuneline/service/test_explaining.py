@@ -11,7 +11,7 @@ from tests.planted_words import planted
 from tests.service import running_service
 from tuneline import TextClassifier
 from tuneline.model.encoding import InputEncoder
-from tuneline.onnx.occlusion import MOST_REMOVALS, word_effects
+from tuneline.program.occlusion import MOST_REMOVALS, word_effects
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.engine import Engine
 from tuneline.service.errors import RequestError

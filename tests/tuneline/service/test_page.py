@@ -13,7 +13,7 @@ from tests.service import running_service
 from tests.small_pipeline import QUEUES
 from tuneline import TextClassifier
 from tuneline.decisions.answer_rule import AnswerRule
-from tuneline.onnx.occlusion import word_effects
+from tuneline.program.occlusion import word_effects
 from tuneline.service.page import PAGE_FILES
 from tuneline.tasks import Classification, Multilabel, Regression
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from tests.exported_pipeline import published_pipeline
 from tests.flows.prefect_server import free_port
 from tuneline.cli import app
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 TOKEN = "of-the-test-0123456789"  # noqa: S105 - of this test
 ROWS = [["parcel missing", "the parcel never came"]] * 8

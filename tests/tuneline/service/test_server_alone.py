@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 GROUP = PROJECT["dependency-groups"]["serve"]

@@ -32,13 +32,13 @@ from tuneline.metrics.table import Metric
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.records import ExportRecord
-from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.skipped_rows import RowReport
+from tuneline.program.row_windows import BATCH_SIZE, WINDOW
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem

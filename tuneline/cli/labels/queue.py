@@ -26,13 +26,13 @@ from tuneline.analysis.text import EncodedWords, Keys, normalized, same_text_key
 from tuneline.core.tables import LABELS
 from tuneline.labels.ranking import by_doubt, margin, named_scores
 from tuneline.model.encoding import EncodingError
-from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW, windows
 from tuneline.params import DataParams
 from tuneline.paths import CHECKS, CLASSIFIER, RAW, REFERENCE_PROFILE, SOURCE
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.predict.scored import ScoredFile, open_archived, scored_files
 from tuneline.predict.streaming import good_rows
+from tuneline.program.row_windows import BATCH_SIZE, WINDOW, windows
 from tuneline.readers.files import is_url
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.inputs import InputColumns, Row, open_rows

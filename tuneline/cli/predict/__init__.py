@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from tuneline.cli.risk_options import Certainty, ClassRisk, Risk
-from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW
 from tuneline.predict import BAD_ROW_OPTIONS, Kind
+from tuneline.program.row_windows import BATCH_SIZE, WINDOW
 from tuneline.promises import CERTAINTY
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
 from tuneline.runtime.errors import StageError, refusing

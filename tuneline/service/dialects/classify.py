@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tuneline.onnx.prediction import Prediction
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.prediction import Prediction
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import RequestError, invalid

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import refuse_many, texts_of_request
 from tuneline.service.errors import RequestError, invalid, unprocessable

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tuneline.onnx.occlusion import Occlusion, WordEffect
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.occlusion import Occlusion, WordEffect
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import invalid

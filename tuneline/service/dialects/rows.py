@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tuneline.onnx.program_rows import characters_of, texts_of_row
+from tuneline.program.program_rows import characters_of, texts_of_row
 from tuneline.runtime.errors import DataError
 from tuneline.service.errors import RequestError, exceeding, unprocessable
 from tuneline.service.limits import ServiceLimits

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.service.answering import AnsweredRows
 from tuneline.service.dialects.rows import row_example, texts_of_request
 from tuneline.service.errors import RequestError, invalid, unprocessable

@@ -10,9 +10,9 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.onnx.occlusion import word_effects
-from tuneline.onnx.text_classifier import TextClassifier
 from tuneline.predict.why_column import WHY_WORDS, why_text
+from tuneline.program.occlusion import word_effects
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.tasks import Classification, Multilabel
 
 ROWS = [

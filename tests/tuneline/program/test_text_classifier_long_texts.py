@@ -15,7 +15,7 @@ from tuneline.model.encoding import EncodingError
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.tokenizer import long_text_beside
 from tuneline.onnx.records import ExportRecord
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 LONG = tuple(WORDS * 3)
 

@@ -2,8 +2,8 @@
 
 The effect of a word is a measurement of this model on this text, and not a cause: a word that occurs
 twice can have no effect although both together decide, and a text without a word may be one that nobody
-writes. See Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional Networks", section 4.2, and for words
-Li, Monroe and Jurafsky 2016, "Understanding Neural Networks through Representation Erasure".
+writes. See Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional Networks", section 4.2, and
+for words Li, Monroe and Jurafsky 2016, "Understanding Neural Networks through Representation Erasure".
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tuneline.decisions.answers import answers_of
 from tuneline.onnx.exported_model import ExportedModel
-from tuneline.onnx.text_words import WordSpan, read_words, without
+from tuneline.program.text_words import WordSpan, read_words, without
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 
 MOST_REMOVALS = 256

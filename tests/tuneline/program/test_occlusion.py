@@ -10,9 +10,9 @@ from tests.planted_words import planted
 from tests.small_pipeline import QUEUES, WORDS
 from tuneline.decisions.answer_rule import AnswerRule
 from tuneline.decisions.costs import CostRule
-from tuneline.onnx.occlusion import MOST_REMOVALS, word_effects
 from tuneline.onnx.session import OnnxClassifier
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.occlusion import MOST_REMOVALS, word_effects
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Multilabel
 

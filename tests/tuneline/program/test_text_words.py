@@ -11,8 +11,8 @@ from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
 from tuneline.model.encoding import InputEncoder
 from tuneline.model.long_text import LongText
-from tuneline.onnx.text_classifier import TextClassifier
-from tuneline.onnx.text_words import WordSpan, read_words, without
+from tuneline.program.text_classifier import TextClassifier
+from tuneline.program.text_words import WordSpan, read_words, without
 
 
 @pytest.fixture(scope="module")

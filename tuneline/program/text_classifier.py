@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import EncodedRows, ExportedModel
-from tuneline.onnx.prediction import Prediction, answer_fields
-from tuneline.onnx.program_rows import ProgramRow, characters_of, texts_of_rows
-from tuneline.onnx.row_windows import BATCH_SIZE, WINDOW, windows
+from tuneline.program.prediction import Prediction, answer_fields
+from tuneline.program.program_rows import ProgramRow, characters_of, texts_of_rows
+from tuneline.program.row_windows import BATCH_SIZE, WINDOW, windows
 
 PROMOTED_MODELS = "tuneline.repository.promoted_models"
 """Module that finds the models of the registry."""

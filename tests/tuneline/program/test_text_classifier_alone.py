@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 
 PACKAGES = ("numpy", "onnxruntime", "pydantic", "tokenizers")
 PROGRAM = """

@@ -15,9 +15,9 @@ from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
 from tuneline.decisions.answer_rule import AnswerRule
-from tuneline.onnx.prediction import Prediction
 from tuneline.predict.streaming import StreamOptions, predict_file
 from tuneline.predict.writing import PredictionOutput
+from tuneline.program.prediction import Prediction
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns
 from tuneline.readers.rows import BadRowPolicy

@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
 from tuneline.model.encoded_columns import Encoder
-from tuneline.onnx.text_classifier import TextClassifier
+from tuneline.program.text_classifier import TextClassifier
 from tuneline.runtime.errors import StageError
 
 WORDY = st.lists(st.sampled_from(WORDS), max_size=40).map(" ".join)
@@ -38,7 +38,7 @@ def trained_tokenizer(project):
 
 def test_import_loads_neither_the_command_line_nor_torch():
     code = (
-        "import sys; from tuneline.onnx.text_classifier import TextClassifier;"
+        "import sys; from tuneline.program.text_classifier import TextClassifier;"
         " print(*[name for name in sys.modules if name.startswith(('tuneline.cli', 'torch', 'typer'))])"
     )
     done = subprocess.run(
