@@ -94,7 +94,6 @@ def measure(arguments: argparse.Namespace, rows: int, seed: int, options: Sequen
             "--checkpoint",
             checkpoint,
             "--yes",
-            "--no-trial",
             *options,
         )
         set_param(project, "seed", seed)

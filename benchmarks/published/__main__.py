@@ -1,7 +1,7 @@
 """Measure the time from a file of labelled rows to a published model, with Tuneline and by hand.
 
 ``python -m benchmarks.published --commits OLD HEAD --rounds 2``: in each round, every commit in a fresh clone
-runs ``tuneline init --yes --no-trial`` and ``dvc repro``, with the libraries of this environment. Then
+runs ``tuneline init --yes`` and ``dvc repro``, with the libraries of this environment. Then
 ``benchmarks.published.by_hand`` runs the same recipe on the same rows, in the clone of the last commit.
 Prints the seconds of every stage and of the whole, and accuracy, agreement of int8, and sizes. Run it with
 nothing else running on the machine.
@@ -82,7 +82,7 @@ def publish(project: Path, file: Path, arguments: argparse.Namespace) -> Measure
     checkpoint = f"models/source/{arguments.checkpoint.name}"
     init, _ = run(
         project,
-        *("tuneline", "init", str(file), "--checkpoint", checkpoint, "--yes", "--no-trial"),
+        *("tuneline", "init", str(file), "--checkpoint", checkpoint, "--yes"),
         *columns,
     )
     repro, _ = run(project, "dvc", "repro")

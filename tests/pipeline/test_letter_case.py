@@ -49,7 +49,7 @@ def test_cased_checkpoint_learns_the_letter_case(tmp_path):
     project = Project.copy_to(tmp_path)
     write_checkpoint(tmp_path / CHECKPOINT)
     write_rows(tmp_path / "case.csv")
-    project.run("tuneline", "init", "case.csv", "--checkpoint", CHECKPOINT, "--no-trial", "--yes")
+    project.run("tuneline", "init", "case.csv", "--checkpoint", CHECKPOINT, "--yes")
     # random weights, which have to learn every word
     project.set_params({"model.head": None, "train.learning_rate": 5e-3, "train.keep": "best"})
     project.run("dvc", "repro")

@@ -30,7 +30,7 @@ def test_modernbert_reads_whole_texts_without_windows(tmp_path):
     write_long_texts(project.folder / "long.csv", 200, 1_800)
 
     # the proposal
-    words = ["--checkpoint", "models/source/modern", "--yes", "--no-trial"]
+    words = ["--checkpoint", "models/source/modern", "--yes"]
     proposed = project.run("tuneline", "init", "long.csv", *words).stdout
     assert "so texts are read whole and need no windows" in proposed
     project.set_params(

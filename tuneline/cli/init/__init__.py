@@ -36,9 +36,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
             "--revision", metavar="REV", help="Of the checkpoint: commit, tag or branch; default: main"
         ),
     ] = None,
-    trial: Annotated[
-        bool, typer.Option("--trial/--no-trial", help="Train a few steps to say what the training will cost")
-    ] = True,
     text: Annotated[
         list[str] | None,
         typer.Option("--text", metavar="COLUMN", help="Text column; twice for a pair of texts"),
@@ -110,9 +107,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         )
     require_own_repository(Path())
     params = load_params()
-    terminal = sys.stdin.isatty()
-    unasked = yes or force
-    may_ask = terminal and not unasked
+    may_ask = sys.stdin.isatty() and not (yes or force)
 
     # data
     opened = open_named(checkpoint, revision)
@@ -138,10 +133,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     current = is_current(plan, params)
     if opened is None and not current and may_ask:
         opened = recipe.choose_checkpoint(plan, params)
-    # Without a terminal and without --yes nothing will be written: a trial would be in vain.
-    trial = trial and (unasked or terminal)
     required = plan_params(plan, params.train.metric, current)
-    required |= recipe.propose(plan, params, opened, trial)
+    required |= recipe.propose(plan, params, opened)
 
     # what will change
     content = params_file.changed(PARAMS, required)

@@ -1,4 +1,4 @@
-"""The proposal for model and training: a checkpoint or a new model, parameters with reasons, and the cost.
+"""The proposal for model and training: a checkpoint or a new model, parameters with reasons.
 
 Sources: Devlin et al. 2019 (BERT; batches of 16 and 32, learning rates of 2e-5 to 5e-5, 2 to 4 epochs), Turc
 et al. 2019 (compact models; rates up to 3e-4), Liu et al. 2019 (RoBERTa; 1e-5 to 3e-5), Mosbach et al. 2021
@@ -23,10 +23,8 @@ from tuneline.cli.init.long_text_proposal import LongTexts, plan_long_texts, tru
 from tuneline.cli.init.parameters import is_current
 from tuneline.cli.init.planning import Plan
 from tuneline.cli.init.rules_of_thumb import least_steps
-from tuneline.cli.init.trial import TrialResult, TrialSpec, batch_lengths, run_trial
 from tuneline.columns.profiles import Cells, count_words
 from tuneline.core.launch import AUTO, CPU
-from tuneline.linear import linear_model
 from tuneline.model.architectures import token_limit
 from tuneline.model.text_lengths import TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
@@ -670,13 +668,6 @@ def ask(current: str | None, suggestion: str) -> str | None:
     return names[answer - 1]
 
 
-LONG_TRAINING = 1800
-"""Seconds of a training from which the linear model is named as a choice."""
-FROZEN_ALONE = f"tuneline run model.head={FROZEN}"
-FORWARD = 1 / 3
-"""Part of the time of a forward and backward pass that the forward pass takes."""
-
-
 def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
     """Ask for a checkpoint and open it, if it can be fine-tuned here; ``None`` for training from scratch."""
     current = params.model.checkpoint
@@ -689,8 +680,8 @@ def choose_checkpoint(plan: Plan, params: Params) -> Checkpoint | None:
         return open_checkpoint(name, revision)
 
 
-def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bool) -> dict[str, Any]:
-    """Print and return the proposed parameters by dotted key, after a ``trial`` of a few steps.
+def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None) -> dict[str, Any]:
+    """Print and return the proposed parameters by dotted key.
 
     Without a checkpoint, the model of parameters that are for this data already is kept, else it is trained
     from scratch.
@@ -721,72 +712,6 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None, trial: bo
         console.print(Text(text), soft_wrap=True)
         recipe = from_scratch(plan, params)
 
-    # reasons and cost
     for reason in recipe.reasons:
         console.print(Text(f"  {reason}"), soft_wrap=True)
-    if checkpoint is not None and trial:
-        with console.status("Trial: a few training steps with random weights, to measure the time ..."):
-            line = try_recipe(recipe, checkpoint, plan, params)
-        console.print(Text(f"  {line}"), soft_wrap=True)
     return dict(recipe.params)
-
-
-def try_recipe(recipe: Recipe, checkpoint: Checkpoint, plan: Plan, params: Params) -> str:
-    """Train a few of the batches that training will make; return what the training will cost, as text."""
-    values = recipe.params
-    batch = values["train.global_batch_size"]
-    long_texts = recipe.long_texts
-    lengths = batch_lengths(long_texts.input_lengths.tolist(), values["tokenize.max_length"], batch)
-    spec = TrialSpec(
-        config=checkpoint.config,
-        labels=len(plan.counts["train"].classes),
-        rows=batch,
-        tokens=values["train.micro_batch_tokens"],
-        lengths=lengths,
-        cpu=params.train.launch == CPU,
-        bf16=values["train.mixed_precision"] in ("auto", "bf16"),
-    )
-    result = run_trial(spec)
-    if isinstance(result, str):
-        return f"cost: not measured, because the trial failed: {result}"
-
-    return training_cost(result, recipe, plan, params)
-
-
-def training_cost(result: TrialResult, recipe: Recipe, plan: Plan, params: Params) -> str:
-    """Return what the training will cost, as text; the linear model is a choice where that is much."""
-    values = recipe.params
-    batch = values["train.global_batch_size"]
-    epochs = values["train.epochs"]
-    long_texts = recipe.long_texts
-
-    # seconds of training and evaluation
-    step = result.step_seconds(batch * long_texts.inputs_per_row)
-    rows = train_rows(plan, params)
-    steps = epochs * math.ceil(rows / batch)
-    evaluations = 4 if values["train.evaluate_every_steps"] else epochs
-    forward = result.row_seconds * long_texts.inputs_per_row * FORWARD
-    validation = plan.counts["validation"].rows
-    seconds = steps * step + evaluations * validation * forward
-    cost = (
-        f"cost on this machine ({result.device}): about {duration(seconds)} for the {steps:,} steps of the"
-        " training; more while other programs use the processor"
-    )
-    if seconds < LONG_TRAINING:
-        return cost
-
-    # the linear model computes each row once, to fit or to choose by
-    frozen = (min(rows, linear_model.MAX_ROWS) + validation) * forward
-    return (
-        f"{cost}. The linear model on the frozen checkpoint alone takes about {duration(frozen)}:"
-        f" {FROZEN_ALONE}"
-    )
-
-
-def duration(seconds: float) -> str:
-    """Return a rounded time."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h"

@@ -424,7 +424,7 @@ def test_long_texts_are_read_in_windows_and_short_ones_of_a_later_file_are_not(p
     long = project / "long.csv"
     rows = [f"{'a b ' * 60}{number},{number % 2}\n" for number in range(40)]
     long.write_text("text,label\n" + "".join(rows))
-    done = init(long, "--force", "--checkpoint", checkpoint, "--no-trial")
+    done = init(long, "--force", "--checkpoint", checkpoint)
     assert done.exit_code == 0, done.output
     tokenize = load_params().tokenize
     assert (tokenize.long_text, tokenize.max_length) == ("windows", 64)
@@ -432,6 +432,6 @@ def test_long_texts_are_read_in_windows_and_short_ones_of_a_later_file_are_not(p
     assert "100% of the rows are longer than 64 tokens" in done.output
     assert "docs/long-documents.md" in done.output
 
-    init(tickets, "--force", "--checkpoint", checkpoint, "--no-trial")
+    init(tickets, "--force", "--checkpoint", checkpoint)
     tokenize = load_params().tokenize
     assert (tokenize.long_text, tokenize.windows.max_windows) == ("truncate", 8)

@@ -21,9 +21,7 @@ def init(project):
             if path.is_file() and path.name != "params.yaml"
         }
         links = {path: path.readlink() for path in project.rglob("*") if path.is_symlink()}
-        done = CliRunner(env={"COLUMNS": "200"}).invoke(
-            app, ["init", *map(str, words), "--force", "--no-trial"]
-        )
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", *map(str, words), "--force"])
         assert {path: path.read_bytes() for path in before} == before
         assert {path: path.readlink() for path in links} == links
         return done

@@ -330,14 +330,14 @@ DOUBTS = [
 )
 def test_doubt_is_told_with_the_option_for_several_labels(project, write, option, sets):
     before = (project / "params.yaml").read_text()
-    done = init(write(project), "--yes", "--no-trial")
+    done = init(write(project), "--yes")
     assert done.exit_code == OpenQuestionError.status, done.output
     assert (project / "params.yaml").read_text() == before, "no guess was written"
     assert done.output.count("tuneline init ") >= 2
     commands = [line for line in done.output.splitlines() if shlex.join(shlex.split(option)) in line]
     assert len(commands) == 1
 
-    done = init(project / "in.csv", *shlex.split(option), "--yes", "--no-trial")
+    done = init(project / "in.csv", *shlex.split(option), "--yes")
     assert done.exit_code == 0, done.output
     assert load_params().data.label_sets.model_dump(exclude_none=True) == sets
 
@@ -355,7 +355,7 @@ def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, 
     for answer in (1, 2):
         write_params(tmp_path)
         # the reading, no checkpoint, write, no hook of git
-        done = init(path, "--no-trial", input=f"{answer}\n6\ny\nn\n")
+        done = init(path, input=f"{answer}\n6\ny\nn\n")
         assert "Which one?" in done.output
         label_sets = load_params().data.label_sets
         found.append(label_sets and label_sets.model_dump(exclude_none=True))
@@ -389,7 +389,7 @@ def test_column_of_labels_is_preferred_to_a_column_of_few_values(project):
 
 
 def test_parameters_are_those_that_download_reads(project):
-    done = init(columns_among_others(project), "--yes", "--no-trial")
+    done = init(columns_among_others(project), "--yes")
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert (data.task, data.label_column, data.label_sets.columns) == ("multilabel", "labels", TAGS)
@@ -399,9 +399,9 @@ def test_parameters_are_those_that_download_reads(project):
 
 
 def test_one_label_after_several_sets_label_sets_back(project):
-    init(semicolons(project), "--yes", "--no-trial")
+    init(semicolons(project), "--yes")
     assert load_params().data.label_sets is not None
-    init(names_in_brackets(project), "--yes", "--no-trial", "--force")
+    init(names_in_brackets(project), "--yes", "--force")
     assert load_params().data.label_sets is None
 
 
@@ -409,16 +409,14 @@ def test_files_of_other_splits_without_labels_are_left_out(project):
     for split in ("train", "validation"):
         semicolons(project).rename(project / f"{split}.csv")
     write_csv(project, ["tags"], [[""] * 60]).rename(project / "test.csv")
-    done = init(
-        project / "train.csv", project / "validation.csv", project / "test.csv", "--yes", "--no-trial"
-    )
+    done = init(project / "train.csv", project / "validation.csv", project / "test.csv", "--yes")
     assert "test.csv has no labels" in done.output
 
 
 def test_broken_list_is_left_out_and_named_with_its_line(project):
     cells = [str(labels) for labels in sets_of()]
     cells[-1] = "['billing', "
-    done = init(write_csv(project, ["tags"], [cells]), "--label", "tags", "--yes", "--no-trial")
+    done = init(write_csv(project, ["tags"], [cells]), "--label", "tags", "--yes")
     assert "line 61, column 'tags': the labels are not a list" in done.output
 
 
@@ -430,7 +428,7 @@ def test_columns_of_ones_and_empty_cells_are_labels(project):
 def test_number_that_is_a_mistake_in_a_column_of_a_label_is_told(project):
     columns = [column * 5 for column in ones()]
     columns[1][7] = 2
-    done = init(write_csv(project, TAGS, columns), "--yes", "--no-trial")
+    done = init(write_csv(project, TAGS, columns), "--yes")
     assert done.exit_code == 0, done.output
     assert "line 9, column 'delivery': the value is not 0 or 1" in done.output
 

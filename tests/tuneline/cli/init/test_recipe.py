@@ -13,9 +13,7 @@ from tuneline.cli.init.recipe import (
     fine_tuning,
     from_scratch,
     open_checkpoint,
-    training_cost,
 )
-from tuneline.cli.init.trial import TrialResult
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params.loading import load_params
 
@@ -128,18 +126,6 @@ def test_micro_batches_of_long_texts_are_limited_by_tokens(plan, checkpoint, tok
         params["train.micro_batch_size"],
         params["train.micro_batch_tokens"],
     ) == (16, 16, limit)
-
-
-@pytest.mark.parametrize(("row_seconds", "is_long"), [(0.001, False), (0.5, True)])
-def test_long_training_names_the_linear_model_with_its_cost(plan, checkpoint, row_seconds, is_long):
-    plan = of_rows(plan, 4_000)
-    params = load_params()
-    recipe = fine_tuning(open_checkpoint(checkpoint, None), lengths(30), plan, params)
-    cost = training_cost(TrialResult("CPU", row_seconds, 0.0), recipe, plan, params)
-    steps = recipe.params["train.epochs"] * 250
-    assert f"for the {steps:,} steps" in cost
-    assert ("tuneline run model.head=frozen" in cost) == is_long
-    assert ("11 min: tuneline run" in cost) == is_long
 
 
 @pytest.mark.parametrize(

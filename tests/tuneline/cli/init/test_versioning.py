@@ -24,7 +24,7 @@ def repository(project, root):
 
 
 def init(*words):
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", *map(str, words), "--force", "--no-trial"])
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", *map(str, words), "--force"])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -61,9 +61,7 @@ def test_failed_dvc_add_is_said_with_the_command(repository, tickets):
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_hook_that_brings_data_is_offered(repository, tickets, monkeypatch, answer):
     monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(
-        app, ["init", str(tickets), "--no-trial"], input=f"6\ny\n{answer}\n"
-    )
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", str(tickets)], input=f"6\ny\n{answer}\n")
     assert done.exit_code == 0, done.output
     assert "Let git pull and git switch bring the data of .dvc files, too" in done.output
     assert is_installed(repository) == (answer == "y")
