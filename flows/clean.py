@@ -7,7 +7,6 @@ Every step can be killed and run again. What a live run uses stays. Prefect's se
 """
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -290,7 +289,7 @@ def _old(cleaning: Cleaning, prefix: str, needed: set[str]) -> dict[str, str]:
 
 
 def clean_checkouts(cleaning: Cleaning) -> tuple[Removed, Removed]:
-    """Remove checkouts of failed runs that are too many or too old, and old checkpoints of other failed runs.
+    """Remove checkouts of failed runs that are too many or too old, and old checkpoints.
 
     What a live run uses stays.
     """
@@ -302,30 +301,24 @@ def clean_checkouts(cleaning: Cleaning) -> tuple[Removed, Removed]:
 
         # what goes
         old = []
-        checkpoints = []
         for name in names:
-            checkout = repository.state / name
-            ended = checkout.stat().st_mtime
+            ended = (repository.state / name).stat().st_mtime
             if name in too_many or ended < cleaning.before(retention.checkout_days):
                 old.append(name)
-            elif (checkout / CHECKPOINTS).is_dir() and ended < cleaning.before(retention.checkpoint_days):
-                checkpoints.append(checkout / CHECKPOINTS)
-        resumable = [folder.parent.name for folder in checkpoints]
-        rows = (
-            Removed("checkouts of failed runs", old, freed_size(repository.state / name for name in old)),
-            Removed("checkpoints of failed runs", resumable, freed_size(checkpoints)),
-        )
-
+        size = freed_size(repository.state / name for name in old)
         if not cleaning.dry_run:
-            for folder in checkpoints:
-                checkout = folder.parent
-                times = checkout.stat()
-                _discard(folder, checkout.with_name(f".{checkout.name}.checkpoints.former"))
-                # Pruning goes by the time of the checkout.
-                os.utime(checkout, ns=(times.st_atime_ns, times.st_mtime_ns))
             for name in old:
                 remove_checkout(repository, name)
-    return rows
+
+    # every checkpoint that a training writes changes the time of its folder
+    checkpoints = []
+    for folder in sorted((repository.root / CHECKPOINTS).glob("[!.]*/")):
+        if folder.stat().st_mtime < cleaning.before(retention.checkpoint_days):
+            checkpoints.append(folder)
+    return (
+        Removed("checkouts of failed runs", old, size),
+        _discard_all(cleaning, "checkpoints of failed runs", checkpoints),
+    )
 
 
 def _discard(folder: Path, former: Path) -> None:

@@ -635,7 +635,7 @@ def _ingest(
 
     ref = f"origin/{branch}" if push and repository.has_remote() else branch
     for _ in range(ATTEMPTS):
-        with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref, trains=False) as checkout:
+        with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref) as checkout:
             # What a killed attempt left is discarded: its rows are on the branch, or read again.
             if checkout.resumed:
                 continue

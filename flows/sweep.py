@@ -45,7 +45,7 @@ def sweep(file: str, workers: int = 1, ref: Ref | None = None) -> State[Any]:
     name = Path(file).stem
     run = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
     with (
-        isolated(repository, run, ref or settings.training.ref, trains=False) as checkout,
+        isolated(repository, run, ref or settings.training.ref) as checkout,
         machine_training_lock(settings.training.one_per) as machine,
     ):
         machine.acquire(checkout.name, log_line)

@@ -184,10 +184,10 @@ def training(
         yield
         return
 
-    checkpoint = checkpoints.fetch(checkout.path)
+    checkpoint = checkpoints.fetch()
     if checkpoint:
         on_line(f"Fetched checkpoint {checkpoint}; training resumes from it.")
-    with checkpoints.copied(checkout.path):
+    with checkpoints.copied():
         yield
 
 
@@ -448,8 +448,6 @@ def _log_checkout(checkout: Checkout) -> None:
     logger.info("Commit %s of %s, in %s", checkout.spec.commit[:12], checkout.spec.ref, checkout.path)
     if checkout.resumed:
         logger.info("Resuming an earlier attempt of this run; the stages it finished are not run again.")
-    if checkout.adopted:
-        logger.info("Run %s ended early; training resumes from its checkpoints.", checkout.adopted)
 
 
 def _warn(messages: Iterable[str]) -> None:

@@ -5,6 +5,18 @@ They are part of the contract in docs/architecture.md and appear in dvc.yaml.
 
 from pathlib import Path
 
+
+def of_repository(path: Path) -> Path:
+    """Return a path of the repository, also where this process works in a tree in its ``.dvc/tmp/``.
+
+    ``dvc exp run --temp`` and the flows make such trees.
+    """
+    for folder in reversed(Path.cwd().parents):
+        if folder.parts[-2:] == (".dvc", "tmp"):
+            return folder.parent.parent / path
+    return path
+
+
 PARAMS = Path("params.yaml")
 PIPELINE = Path("dvc.yaml")
 PROJECT = Path("project")
@@ -24,7 +36,8 @@ BASE = Path("models/base")
 BASE_RECORD = BASE / "source.json"
 BASE_MODEL = BASE / "model"
 BASE_TOKENIZER = BASE / "tokenizer"
-CHECKPOINTS = Path("checkpoints")
+CHECKPOINTS = of_repository(Path("checkpoints"))
+"""One folder for all trees of a repository: whichever tree trains the same model again resumes."""
 CLASSIFIER = Path("models/classifier")
 CANDIDATES = Path("models/candidates")
 ONNX = Path("models/onnx")

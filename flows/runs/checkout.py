@@ -5,13 +5,11 @@ after a failure; old ones are pruned. The flow's process holds its lock as long 
 operating system releases it however the process ends. A checkout whose lock is free belongs to an abandoned
 run: one that failed, was cancelled or was killed.
 
-Experiments (``tuneline/experiments/in_progress.py``) use the same isolated trees. What differs has a reason:
-nobody watches a scheduled run, so it waits for its earlier attempt, kills what that has left, and takes over
-the checkpoints of other runs. A person who starts an experiment twice is told at once that it runs.
+Nobody watches a scheduled run, so it waits for its earlier attempt, and kills what that has left. Checkpoints
+are in the repository's own folder (``tuneline/paths.py``), so a run resumes the training of another one.
 """
 
 import contextlib
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -23,7 +21,6 @@ from pydantic import TypeAdapter, ValidationError
 from flows.runs.processes import RUN_VARIABLE
 from flows.runs.repository import Repository
 from tuneline.core.yaml_files import read_yaml
-from tuneline.paths import CHECKPOINTS
 from tuneline.repository.worktrees import IsolatedTree
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.locks import BusyError, locked
@@ -80,7 +77,6 @@ class Checkout:
     Attributes:
         lock: File descriptor of the run's lock; the run is alive while a process holds it.
         resumed: True if an earlier attempt of the same run created it.
-        adopted: The abandoned run whose checkpoints were taken over, if any.
     """
 
     path: Path
@@ -88,17 +84,15 @@ class Checkout:
     spec: RunSpec
     lock: int
     resumed: bool = False
-    adopted: str | None = None
 
 
 @contextlib.contextmanager
 def isolated(
-    repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = (), *, trains: bool = True
+    repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = ()
 ) -> Iterator[Checkout]:
     """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
-    Every attempt of a run has the same name. With ``trains``, a new one takes over the checkpoints of an
-    abandoned run of the same spec.
+    Every attempt of a run has the same name.
 
     Raises:
         BusyError: Another process works in this run's checkout.
@@ -120,8 +114,7 @@ def isolated(
             else:
                 tree.remove()
                 spec = RunSpec(ref, repository.resolve(ref), overrides)
-                checkout = _create(repository, name, spec, lock, trains=trains)
-            # Only now: the new checkout may have taken over the checkpoints of an abandoned run.
+                checkout = _create(repository, name, spec, lock)
             for abandoned_name in superfluous(repository, load_settings(repository.root).retention.checkouts):
                 remove_checkout(repository, abandoned_name)
 
@@ -153,16 +146,11 @@ def _set_damaged_records_aside(repository: Repository) -> None:
             repository.log(f"{record} cannot be read, so it was renamed; what it described is not resumed.")
 
 
-def _create(repository: Repository, name: str, spec: RunSpec, lock: int, *, trains: bool) -> Checkout:
+def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
     tree = _tree(repository, name)
     with tree.created(spec.commit, asdict(spec)):
         _require_valid_yaml(repository, tree.path, spec)
-
-    # A failure above removes the tree, so the checkpoints of another run come only now.
-    adopted = None
-    if trains:
-        adopted = _adopt_checkpoints(repository, tree.path, spec)
-    return Checkout(tree.path, name, spec, lock, adopted=adopted)
+    return Checkout(tree.path, name, spec, lock)
 
 
 def _require_valid_yaml(repository: Repository, path: Path, spec: RunSpec) -> None:
@@ -192,24 +180,6 @@ def _require_valid_yaml(repository: Repository, path: Path, spec: RunSpec) -> No
         lines = [f"Commit {spec.commit[:12]} of {spec.ref} cannot be run:", *problems]
         hint = f"Correct that in a new commit of {spec.ref}; the next run takes it."
         raise ParamsError(visible("\n  ".join(lines)), hint)
-
-
-def _adopt_checkpoints(repository: Repository, path: Path, spec: RunSpec) -> str | None:
-    """Move the checkpoints of the latest abandoned run of the same spec into a new checkout.
-
-    Returns:
-        The name of that run; ``None`` if there is none.
-    """
-    for name in reversed(abandoned(repository)):
-        tree = _tree(repository, name)
-        checkpoints = tree.path / CHECKPOINTS
-        if not tree.record.exists() or not checkpoints.is_dir():
-            continue
-        if spec.trains_same_model(SPEC.validate_json(tree.record.read_bytes())):
-            shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
-            checkpoints.rename(path / CHECKPOINTS)
-            return name
-    return None
 
 
 def superfluous(repository: Repository, kept: int | None) -> list[str]:

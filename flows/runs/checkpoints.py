@@ -1,8 +1,8 @@
 """Checkpoints in storage that all machines reach: a run whose machine is lost resumes on another one.
 
 While a training runs, each checkpoint that it completes is copied: ``STORAGE/RUN/KEY/step-N/``, as in the
-run's checkout, with the marker last. An attempt whose checkout has no or only older ones fetches them; the
-training verifies them before it uses them. What cannot be copied never stops a training.
+repository's ``checkpoints/``, with the marker last. An attempt on a machine that has none or only older ones
+fetches them; the training verifies them before it uses them. What cannot be copied never stops a training.
 """
 
 import contextlib
@@ -54,6 +54,7 @@ class SharedCheckpoints:
     Attributes:
         files: File system of the storage.
         root: Folder of all runs in the storage.
+        local: The repository's own checkpoints.
         name: Name of the run.
         spec: What the run computes.
         warn: Function that gets the errors of the storage.
@@ -61,6 +62,7 @@ class SharedCheckpoints:
 
     files: fsspec.AbstractFileSystem
     root: str
+    local: Path
     name: str
     spec: RunSpec
     warn: Callable[[str], None]
@@ -76,12 +78,12 @@ class SharedCheckpoints:
         if where is None:
             return None
         files, root = open_storage(repository.root, where)
-        return cls(files, root, checkout.name, checkout.spec, warn)
+        return cls(files, root, repository.root / CHECKPOINTS, checkout.name, checkout.spec, warn)
 
-    def fetch(self, checkout: Path) -> str | None:
+    def fetch(self) -> str | None:
         """Fetch the checkpoints of an earlier attempt, or of a run that trains the same model.
 
-        They are fetched only if they are newer than the checkpoints of the checkout.
+        They are fetched only if they are newer than those that are here.
 
         Returns:
             The newest of them, for the log; ``None`` if nothing was fetched.
@@ -89,21 +91,22 @@ class SharedCheckpoints:
         for seconds in FETCH_AFTER:
             time.sleep(seconds)
             with self._tried("Earlier checkpoints could not be fetched"):
-                return self._fetch_newer(checkout / CHECKPOINTS)
+                return self._fetch_newer()
         return None
 
     @contextlib.contextmanager
-    def copied(self, checkout: Path) -> Iterator[None]:
+    def copied(self) -> Iterator[None]:
         """Copy each checkpoint that is completed in the block.
 
-        After an error, what is not copied yet stays in the checkout only.
+        After an error, what is not copied yet stays here only.
         """
         stop = threading.Event()
+        started = time.time()
 
         def copy() -> None:
             while not stop.wait(COPY_EVERY):
                 with self._tried("The last checkpoint was not copied"):
-                    self.copy(checkout)
+                    self.copy(started)
 
         in_context = contextvars.copy_context().run  # Prefect's logger reads its settings from there
         thread = threading.Thread(target=in_context, args=(copy,), name="copy checkpoints", daemon=True)
@@ -116,9 +119,16 @@ class SharedCheckpoints:
         stop.set()
         thread.join()
 
-    def copy(self, checkout: Path) -> None:
-        """Copy the checkpoints that the storage lacks, and then remove what the training has removed."""
-        steps = {f"{path.parent.name}/{path.name}": path for path in _complete(checkout / CHECKPOINTS)}
+    def copy(self, started: float) -> None:
+        """Copy the checkpoints that the storage lacks, and then remove what the training has removed.
+
+        The training has begun, or resumed, since ``started``: checkpoints of others are not its own.
+        """
+        steps = {}
+        for path in _complete(self.local):
+            # one second: file systems and the clock differ in resolution
+            if (path.parent / _RECORD).stat().st_mtime >= started - 1:
+                steps[f"{path.parent.name}/{path.name}"] = path
 
         # Without steps, the training has ended, and the run has not: nothing is removed.
         if not steps or steps.keys() == self._copied:
@@ -139,16 +149,17 @@ class SharedCheckpoints:
             if self._fetched:
                 self._remove(self._fetched)
 
-    def _fetch_newer(self, checkpoints: Path) -> str | None:
+    def _fetch_newer(self) -> str | None:
         """Fetch the checkpoints of the first candidate with a newer one; return which, for the log."""
-        local = max((step.name for step in _complete(checkpoints)), default="")
         for run in self._candidates():
             steps = {step: files for step, files in self._stored(run).items() if MARKER in files}
             newest = max((step.partition("/")[2] for step in steps), default="")  # of any KEY/step-N
-            if newest > local:
+            keys = {step.partition("/")[0] for step in steps}
+            here = [path.name for path in _complete(self.local) if path.parent.name in keys]
+            if newest > max(here, default=""):
                 self._fetched = run
                 for step in sorted(steps):
-                    self._fetch(run, step, steps[step], checkpoints / step)
+                    self._fetch(run, step, steps[step], self.local / step)
                 return f"{newest} of run {run}"
         return None
 
@@ -239,7 +250,7 @@ class SharedCheckpoints:
 
 
 def _complete(checkpoints: Path) -> list[Path]:
-    """List the complete checkpoints of a checkout, in the order of their steps."""
+    """List the complete checkpoints in a folder, in the order of their steps."""
     steps = []
     for key in checkpoints.glob("*"):
         if key.name.startswith("."):

@@ -27,7 +27,6 @@ from stages.train.progress import TrainingProgress
 from tuneline.core.hashes import file_hash
 from tuneline.core.pipeline_code import stage_code
 from tuneline.params import Params
-from tuneline.paths import CHECKPOINTS
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import DiskError, StageError
 from tuneline.runtime.locks import BusyError, locked
@@ -70,7 +69,6 @@ def _size_and_crc(path: Path) -> list[int]:
     return [size, crc]
 
 
-LOCK = CHECKPOINTS / ".lock"
 LOCK_TIMEOUT = 30.0
 """Seconds. A killed run may leave a child process that is still saving."""
 _PROGRESS = "progress.json"
@@ -209,8 +207,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 @contextlib.contextmanager
-def training_lock(accelerator: Accelerator) -> Iterator[None]:
-    """Hold the training lock of this project in the main process.
+def training_lock(accelerator: Accelerator, folder: Path) -> Iterator[None]:
+    """Hold the lock of a run, whose checkpoints are in ``folder``, in the main process.
 
     The system releases it when the process ends, however that happens.
 
@@ -220,15 +218,16 @@ def training_lock(accelerator: Accelerator) -> Iterator[None]:
     if not accelerator.is_main_process:
         yield
         return
-    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    file_of_lock = folder / "lock"
+    folder.mkdir(parents=True, exist_ok=True)
     # a stack: only taking the lock may raise BusyError, not the block
     with contextlib.ExitStack() as stack:
         try:
-            file = stack.enter_context(locked(LOCK, LOCK_TIMEOUT))
+            file = stack.enter_context(locked(file_of_lock, LOCK_TIMEOUT))
         except BusyError:
-            owner = LOCK.read_text(encoding="utf-8") or "(unknown)"
+            owner = file_of_lock.read_text(encoding="utf-8") or "(unknown)"
             raise StageError(
-                f"Process {owner} is already training in this folder.",
+                f"Process {owner} is already training this model.",
                 "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
             ) from None
         os.ftruncate(file, 0)

@@ -61,7 +61,7 @@ def train_model(
     def train_with(micro_batch_size: int) -> TrainingResult:
         state = set_up(params, inputs, accelerator, interruption, micro_batch_size)
         fast = fast_training(accelerator, state.model, compiled=params.train.compile is not None)
-        with training_lock(accelerator), fast:
+        with training_lock(accelerator, state.checkpoints.folder), fast:
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)

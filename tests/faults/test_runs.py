@@ -47,8 +47,7 @@ def repository(tmp_path, homes) -> Repository:
 
 def abandon(repository: Repository, name: str) -> None:
     """Leave behind what a run leaves that fails in its training."""
-    with pytest.raises(RuntimeError), isolated(repository, name, "main") as checkout:
-        (checkout.path / "checkpoints").mkdir(exist_ok=True)
+    with pytest.raises(RuntimeError), isolated(repository, name, "main"):
         raise RuntimeError
 
 
@@ -59,9 +58,8 @@ def test_damaged_record_is_set_aside_and_blocks_no_run(repository):
     abandon(repository, "damaged")
     record = repository.state / "damaged.json"
     for way in damages(record):
-        with isolated(repository, f"next-{way.split()[0]}", "main") as checkout:
+        with isolated(repository, f"next-{way.split()[0]}", "main"):
             assert [message.partition(" ")[0] for message in messages] == [str(record)], way
-            assert checkout.adopted is None
         aside = repository.state / "damaged.json.damaged"
         assert not record.exists()
         assert aside.exists()

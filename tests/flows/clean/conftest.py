@@ -48,9 +48,11 @@ class Past:
             pytest.raises(RuntimeError),
             isolated(self.repository, name, "main", (f"name={name}",)) as checkout,
         ):
-            (checkout.path / "checkpoints").mkdir()
-            (checkout.path / "checkpoints" / "step").write_bytes(b"x" * 1000)
             raise RuntimeError
+        checkpoints = self.repository.root / "checkpoints" / name
+        checkpoints.mkdir(parents=True)
+        (checkpoints / "step").write_bytes(b"x" * 1000)
+        self.age(checkpoints, days)
         return self.age(checkout.path, days)
 
     def age(self, path: Path, days: float) -> Path:

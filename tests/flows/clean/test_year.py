@@ -76,7 +76,7 @@ def counts(toy: Repository) -> dict[str, float]:
     return {
         "branches": len(git(toy.root, "for-each-ref", "refs/heads/runs").splitlines()),
         "checkouts": len([*toy.state.glob("*/.git")]),
-        "checkpoints": len([*toy.state.glob("*/checkpoints")]),
+        "checkpoints": len([*toy.root.glob("checkpoints/*")]),
         "objects": len(objects),
         "entries": len([path for path in (cache / "runs").rglob("*") if path.is_file()]),
         "MB": sum(path.stat().st_size for path in objects) / 1e6,

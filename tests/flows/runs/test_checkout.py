@@ -22,12 +22,11 @@ from tuneline.settings import Retention
 KEPT = Retention().checkouts
 
 
-def fail_in(toy: Repository, name: str, *, checkpoint: str | None = None, **work) -> None:
+def fail_in(toy: Repository, name: str, *, result: str | None = None) -> None:
     """Leaves behind what a run leaves that fails."""
-    with pytest.raises(RuntimeError), isolated(toy, name, "main", **work) as checkout:
-        if checkpoint:
-            (checkout.path / "checkpoints").mkdir(exist_ok=True)
-            (checkout.path / "checkpoints" / "step.json").write_text(checkpoint)
+    with pytest.raises(RuntimeError), isolated(toy, name, "main") as checkout:
+        if result:
+            (checkout.path / "result").write_text(result)
         raise RuntimeError
     os.utime(checkout.path, ns=(time.time_ns(),) * 2)
 
@@ -55,10 +54,10 @@ def test_checkout_is_removed_after_success(toy):
 
 
 def test_checkout_is_kept_after_failure_and_resumed(toy):
-    fail_in(toy, "run", checkpoint="10")
+    fail_in(toy, "run", result="10")
     with isolated(toy, "run", "main") as checkout:
         assert checkout.resumed
-        assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
+        assert (checkout.path / "result").read_text() == "10"
 
 
 def test_resumed_attempt_keeps_the_commit_of_the_first(toy):
@@ -77,31 +76,11 @@ def test_pruning_keeps_the_latest_failures(toy):
     assert sh("git", "worktree", "list", cwd=toy.root).count("\n") == 1 + len(left)
 
 
-def test_checkpoints_of_an_abandoned_run_are_adopted(toy):
-    fail_in(toy, "first", checkpoint="10")
-    with isolated(toy, "new rows", "main", trains=False) as checkout:
-        assert checkout.adopted is None, "the checkpoints are for a training"
-    with isolated(toy, "second", "main") as checkout:
-        assert checkout.adopted == "first"
-        assert (checkout.path / "checkpoints" / "step.json").read_text() == "10"
-    assert not (toy.state / "first" / "checkpoints").exists(), "one run writes a checkpoint at a time"
-
-
-def test_checkpoints_of_another_spec_are_not_adopted(toy):
-    fail_in(toy, "other", checkpoint="other", overrides=("seed=2",))
-    with isolated(toy, "next", "main", ("seed=1",)) as checkout:
-        assert checkout.adopted is None
-    assert (toy.state / "other" / "checkpoints").is_dir()
-
-
-def test_live_run_keeps_checkpoints_and_checkout(toy):
+def test_live_run_keeps_its_checkout(toy):
     with isolated(toy, "alive", "main") as alive:
-        (alive.path / "checkpoints").mkdir()
         for number in range(KEPT + 2):
             fail_in(toy, f"run-{number}")
-        with isolated(toy, "next", "main") as checkout:
-            assert checkout.adopted is None
-        assert (alive.path / "checkpoints").is_dir()
+        assert alive.path.is_dir()
 
 
 def test_same_run_in_two_processes_is_refused(toy, monkeypatch):

@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 import signal
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,8 +34,8 @@ def storage(request, tmp_path):
         files.rm(root, recursive=True)
 
 
-def shared(storage, name="nightly-1", spec=SPEC, warn=pytest.fail) -> SharedCheckpoints:
-    return SharedCheckpoints(*storage, name, spec, warn)
+def shared(storage, here: Path, name="nightly-1", spec=SPEC, warn=pytest.fail) -> SharedCheckpoints:
+    return SharedCheckpoints(*storage, here / "checkpoints", name, spec, warn)
 
 
 def save(checkout: Path, *steps: int, complete: bool = True) -> None:
@@ -45,6 +46,7 @@ def save(checkout: Path, *steps: int, complete: bool = True) -> None:
         (folder / "model.safetensors").write_bytes(bytes([step]) * 100)
         (folder / "rank-0" / "random_states.pkl").write_bytes(b"states")
         training_checkpoints.write_marker(folder)
+        (folder.parent / "run.json").touch()
         if not complete:
             (folder / MARKER).unlink()
 
@@ -65,24 +67,25 @@ def test_copies_follow_the_training_and_give_whole_checkpoints_elsewhere(storage
     here, there = tmp_path / "here", tmp_path / "there"
     save(here, 10, 20)
     save(here, 30, complete=False)
-    run = shared(storage)
-    assert run.fetch(there) is None, "there is nothing yet"
-    run.copy(here)
+    run, other = shared(storage, here), shared(storage, there)
+    assert other.fetch() is None, "there is nothing yet"
+    run.copy(time.time() + 60)
+    assert other.fetch() is None, "they are of an earlier training"
+    run.copy(0)
     shutil.rmtree(here / "checkpoints" / KEY / "step-00000010")
     shutil.rmtree(here / "checkpoints" / KEY / "step-00000030")
     save(here, 40)
-    run.copy(here)
+    run.copy(0)
     shutil.rmtree(here / "checkpoints")
-    run.copy(here)  # the training has ended, but not the run
-    assert run.fetch(there) == "step-00000040 of run nightly-1"
+    run.copy(0)  # the training has ended, but not the run
+    assert other.fetch() == "step-00000040 of run nightly-1"
     assert steps_in(there) == {20: None, 40: None}
-    assert run.fetch(there) is None, "what is there is not older"
+    assert other.fetch() is None, "what is there is not older"
 
-    later = shared(storage, "on-demand-2")
-    assert later.fetch(tmp_path / "later") == "step-00000040 of run nightly-1", "it trains the same model"
-    assert shared(storage, "on-demand-3", RunSpec("main", "c0ffee")).fetch(tmp_path / "other") is None, (
-        "other parameters"
-    )
+    later = shared(storage, tmp_path / "later", "on-demand-2")
+    assert later.fetch() == "step-00000040 of run nightly-1", "it trains the same model"
+    unlike = shared(storage, tmp_path / "other", "on-demand-3", RunSpec("main", "c0ffee"))
+    assert unlike.fetch() is None, "other parameters"
     later.remove()
     assert not storage[0].exists(f"{storage[1]}/nightly-1")
 
@@ -95,7 +98,8 @@ def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(
     """The machine is lost while it copies the second of two checkpoints, of three files each."""
     here, there = tmp_path / "here", tmp_path / "there"
     save(here, 10, 20)
-    run, calls = shared(storage), itertools.count()
+    run, calls = shared(storage, here), itertools.count()
+    other = shared(storage, there)
     put_file = run.files.put_file
 
     def put(*arguments) -> None:
@@ -105,25 +109,25 @@ def test_half_a_copy_is_not_fetched_and_is_completed_by_the_next_attempt(
 
     monkeypatch.setattr(run.files, "put_file", put)
     with pytest.raises(ConnectionError):
-        run.copy(here)
+        run.copy(0)
     monkeypatch.undo()
-    assert run.fetch(there) == "step-00000010 of run nightly-1"
+    assert other.fetch() == "step-00000010 of run nightly-1"
     assert steps_in(there) == {10: None}
-    run.copy(here)
-    assert run.fetch(there) == "step-00000020 of run nightly-1"
+    run.copy(0)
+    assert other.fetch() == "step-00000020 of run nightly-1"
     assert steps_in(there) == {10: None, 20: None}
 
 
 def test_copies_of_runs_that_never_succeeded_are_removed_after_a_month(storage, tmp_path):
     save(tmp_path / "here", 10)
-    shared(storage, "failed").copy(tmp_path / "here")
-    run = shared(storage)
+    shared(storage, tmp_path / "here", "failed").copy(0)
+    run = shared(storage, tmp_path / "there")
     record = f"{run.root}/failed/run.json"
     old = (datetime.now(UTC) - KEPT - timedelta(hours=1)).isoformat()
     run.files.pipe_file(
         record, json.dumps({**json.loads(run.files.cat_file(record)), "copied": old}).encode()
     )
-    assert run.fetch(tmp_path / "there") is None
+    assert run.fetch() is None
     assert not run.files.exists(f"{run.root}/failed")
 
 
@@ -133,10 +137,10 @@ def test_unusable_storage_is_reported_once_and_stops_no_training(tmp_path, monke
     monkeypatch.setattr(checkpoints, "COPY_EVERY", 0.02)
     monkeypatch.setattr(checkpoints, "FETCH_AFTER", (0, 0))
     messages = []
-    run = shared(open_storage(tmp_path, "shared"), warn=messages.append)
+    run = shared(open_storage(tmp_path, "shared"), tmp_path / "here", warn=messages.append)
     save(tmp_path / "here", 10)
-    assert run.fetch(tmp_path / "here") is None
-    with run.copied(tmp_path / "here"):
+    assert run.fetch() is None
+    with run.copied():
         until(lambda: len(messages) == 2, 5, "the warning")
         (tmp_path / "shared").unlink()  # it is back
         until((tmp_path / "shared/nightly-1/run.json").exists, 5, "the copy")
@@ -184,14 +188,14 @@ def test_training_of_a_lost_machine_gives_the_same_bytes_on_another(tmp_path, tm
 
     storage = open_storage(tmp_path, "shared")
     monkeypatch.setattr(checkpoints, "COPY_EVERY", 0.02)
-    with shared(storage).copied(projects["lost"]):
+    with shared(storage, projects["lost"]).copied():
         assert launcher.run(
             projects["lost"], before=launcher.kill_at("stages.train.loop.train_batch", 20)
         ) == [-signal.SIGKILL]
         until(lambda: len(list((tmp_path / "shared").glob(f"*/*/*/{MARKER}"))) >= 2, 10, "the copies")
     shutil.rmtree(projects["lost"])
 
-    assert shared(storage).fetch(projects["other"])
+    assert shared(storage, projects["other"]).fetch()
     assert launcher.run(projects["other"]) == [0], launcher.output(projects["other"])
     assert "resumes from step" in launcher.output(projects["other"])
     assert launcher.outs(projects["other"]) == expected

@@ -14,9 +14,12 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 from ruamel.yaml import YAML
+
+from tuneline.paths import CHECKPOINTS
 
 PARAMS = YAML(typ="safe", pure=True).load(Path("params.yaml"))
 QUEUES = ["billing", "parcel", "login", "other"]
@@ -155,7 +158,9 @@ def take_steps(steps: int, pause: float) -> None:
     exit."""
     stops = []
     signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
-    checkpoint, folders = Path("checkpoints/step.json"), Path("checkpoints/toy")
+    key = zlib.crc32(json.dumps(PARAMS, sort_keys=True).encode())
+    checkpoint, folders = Path("checkpoints/step.json"), CHECKPOINTS / f"toy-{key}"
+    write(str(folders / "run.json"), {})
     first = 0
     fetched = sorted(folders.glob("step-*"))
     if fetched and not checkpoint.exists():
@@ -174,6 +179,7 @@ def take_steps(steps: int, pause: float) -> None:
             sys.exit(75)
         time.sleep(pause)
         print(f"\rtrain: {step + 1}/{steps}", end="", flush=True)
+    shutil.rmtree(folders)
     print(flush=True)
 
 

@@ -92,10 +92,10 @@ def test_training_lock_excludes_a_second_training(project, accelerated, monkeypa
     accelerator = create_accelerator(tiny_task.params())
     monkeypatch.setattr(checkpoints, "LOCK_TIMEOUT", 0.3)
     with (
-        training_lock(accelerator),
+        training_lock(accelerator, project / "key"),
         pytest.raises(StageError, match=r"Process \d+"),
-        training_lock(accelerator),
+        training_lock(accelerator, project / "key"),
     ):
         pass
-    with training_lock(accelerator):
+    with training_lock(accelerator, project / "key"):
         pass
