@@ -486,11 +486,7 @@ _CHECKS = (
         "raw",
         (between("mixed_characters", high=0, optional=True),),
         title="No single text was decoded with another encoding than it was written in.",
-        hint=(
-            "Correct these rows in the source. `tuneline data recode FILE --mojibake` shows such"
-            " lines of a text file, and with --output writes a copy in utf-8 in which they are"
-            " correct; set data.files.encoding to utf-8 if it is another."
-        ),
+        hint=("Correct these rows in the source, or export it again in utf-8."),
     ),
     Check(
         "length_outliers",

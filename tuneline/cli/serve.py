@@ -75,7 +75,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     ] = 0.1,
     disagreements: Annotated[
         Path | None,
-        typer.Option(help="File for the texts that both answer differently, for `tuneline labels queue`"),
+        typer.Option(help="File for the texts that both answer differently"),
     ] = None,
 ) -> None:
     """Answer requests with the exported model: /predict, /classify, /v2/models/NAME/infer; a page at /.

@@ -11,18 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.linear.estimators import (
-    constant_bias,
-    constant_prediction,
-    is_constant,
-    linear_head,
-    linear_model,
-    linear_score,
-    repeated,
-)
-from tuneline.linear.fitting import fit_linear_model
+from tuneline.linear.estimators import constant_prediction, fitting, is_constant, linear_model, repeated
+from tuneline.linear.thresholds import LOGIT_OF_NEVER
 from tuneline.model.pair_features import pair_width
 from tuneline.tasks import Task
+from tuneline.tasks.probabilities import entropies
+from tuneline.tasks.task import Labels
 
 Vectors = NDArray[np.float32]
 Examples = tuple[Vectors, NDArray[Any]]
@@ -48,6 +42,11 @@ EMPHASIS = 30.0
 The weight is 30 times smaller for it, and its square, which is penalized, 900 times.
 """
 MAX_ITERATIONS = 200
+IMPOSSIBLE = -20.0
+"""Logit of a class without rows of train.
+
+Its probability is below 1e-8, because the highest of the others is at least 0.
+"""
 
 
 def most_rows(width: int, pairs: bool) -> int:
@@ -106,7 +105,8 @@ class LinearModel:
 
         # the model of all rows
         model = _pipeline(linear_model(labels, inverse, MAX_ITERATIONS, final=predicts), emphasis)
-        fit_linear_model(model, vectors, answers)
+        with fitting():
+            model.fit(vectors, answers)
         return cls(model, constant, answers.dtype)
 
     def predict(self, vectors: Vectors) -> NDArray[Any]:
@@ -121,14 +121,56 @@ class LinearModel:
         Their logits give the same numbers, or by softmax the same probabilities.
         """
         if self.model is None:
-            return np.zeros((labels.outputs, features)), constant_bias(labels, self.constant)
+            return np.zeros((labels.outputs, features)), _constant_bias(labels, self.constant)
         scaler = self.model[0]
         emphasis = self.model[1].kw_args["emphasis"]
         linear = self.model[-1]
         scaled = np.atleast_2d(linear.coef_).astype(np.float64)
         coefficients = scaled * emphasis / scaler.scale_
         intercept = np.atleast_1d(linear.intercept_) - coefficients @ scaler.mean_
-        return linear_head(labels, coefficients, intercept, getattr(linear, "classes_", None))
+        if not labels.one_class:
+            return coefficients, intercept
+        if len(coefficients) == 1:  # of two classes, scikit-learn has the log of the odds
+            coefficients = np.concatenate([-coefficients, coefficients]) / 2
+            intercept = np.concatenate([-intercept, intercept]) / 2
+
+        # scikit-learn fits only the classes that occur: the others are impossible
+        weight = np.zeros((labels.outputs, features))
+        bias = np.full(labels.outputs, IMPOSSIBLE)
+        weight[linear.classes_] = coefficients
+        bias[linear.classes_] = intercept
+        return weight, bias
+
+
+def _constant_bias(task: Task, constant: Any) -> NDArray[np.float64]:
+    """Return the bias ``(outputs,)`` of a head that always predicts the same."""
+    if task.one_class:
+        bias = np.full(task.outputs, IMPOSSIBLE)
+        bias[int(constant)] = 0.0
+        return bias
+    if task.has_classes:
+        return np.where(np.asarray(constant) == 1, LOGIT_OF_NEVER, -LOGIT_OF_NEVER)
+    return np.full(1, constant, np.float64)
+
+
+def _score(task: Task, model: Any, vectors: Vectors, labels: Labels) -> float:
+    """Return how well a fitted linear model predicts rows, more for a better one; 0 without rows.
+
+    The likelihood tells more of few rows than the accuracy. On MRPC with 320 rows of train and 40 of
+    validation, it chose models with a mean test accuracy of 0.720 (8 samples, the best possible choice
+    0.724); the accuracy of the 40 rows chose some with 0.709.
+    """
+    from sklearn.metrics import log_loss
+
+    if not task.has_classes:
+        return float(model.score(vectors, labels)) if len(labels) > 1 else 0.0  # R²
+    if not task.one_class:
+        return -float(entropies(model.predict_proba(vectors), labels).mean()) if len(labels) else 0.0
+    is_trained = np.isin(labels, model.classes_)  # rows of a class that train does not have are left out
+    if not is_trained.any():
+        return 0.0
+    likelihoods = model.predict_proba(vectors[is_trained])
+    return -float(log_loss(labels[is_trained], likelihoods, labels=model.classes_))
 
 
 def _folds(rows: Examples) -> list[tuple[Examples, Examples]]:
@@ -160,8 +202,9 @@ def _best_regularization(
                 scores.append(-np.inf)
                 continue
             model = _pipeline(linear_model(labels, inverse, MAX_ITERATIONS, final=False), emphasis)
-            fit_linear_model(model, *fitted_rows)
-            scores.append(linear_score(labels, model, *scored_rows))
+            with fitting():
+                model.fit(*fitted_rows)
+            scores.append(_score(labels, model, *scored_rows))
         score = float(np.mean(scores))
         if score < best_score:
             break

@@ -26,6 +26,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
         coef_: Weights, shape ``(labels, features)``.
         intercept_: Shape ``(labels,)``.
         thresholds_: Shape ``(labels,)``.
+        classes_: Ids of the labels.
     """
 
     def __init__(self, inverse: float, iterations: int, has_thresholds: bool = False) -> None:
@@ -35,6 +36,7 @@ class OneVsRest(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, features: Any, labels: NDArray[np.int8]) -> Self:
         """Fit features ``(rows, features)``, which may be sparse, to labels ``(rows, labels)``."""
+        self.classes_ = np.arange(labels.shape[1])
         self.thresholds_ = np.full(labels.shape[1], HALF)
         if self.has_thresholds and len(labels) >= FEWEST_ROWS:
             # every row speaks for them: a rare label has few

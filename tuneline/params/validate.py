@@ -69,8 +69,6 @@ class NearDuplicates(AtMost):
 
     similarity: Annotated[float, Field(ge=0.4, lt=1)]
     """Fraction of the words that two near-duplicates have in common; rare words count more.
-
-    Also for ``tuneline labels queue``.
     """
 
 

@@ -4,7 +4,6 @@ import codecs
 import gzip
 import io
 import re
-import shlex
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -243,7 +242,6 @@ def is_gzip(path: DataFile) -> bool:
 LINE_ENDS = ("\n", "\r")
 SHOWN = 20
 """Characters before and after a bad byte that a hint shows."""
-CUT = "`tuneline data recode FILE` replaces what is left of it by \ufffd."
 CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 """Bytes that text does not have, except for a stray one."""
 MOST_CONTROL_BYTES = 0.01
@@ -390,16 +388,13 @@ class TextLines:
         if is_cut(line):
             return (
                 "A character is cut here, as by a program that shortens texts by bytes: leave the row out,"
-                f" or write the text again. {CUT}"
+                " or write the text again."
             )
 
         encoding = probable_encoding(line)
         around = text[max(0, start - SHOWN) : start + SHOWN].encode(errors="surrogateescape")
         shown = around.decode(encoding, errors="replace").strip()
-        convert = (
-            f"`tuneline data recode {shlex.quote(self.name)}` shows such lines and converts only them to"
-            " utf-8"
-        )
+        convert = "export the file again in utf-8"
         if self._has_utf8:
             return f"In {encoding} it reads {shown!r}, but lines before it are utf-8: {convert}."
         whole = f"If the whole file is in {encoding}, set {self.options.encoding} to it"

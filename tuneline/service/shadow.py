@@ -1,6 +1,6 @@
 """A second version that answers a share of the rows silently, when nothing else is to do.
 
-Where the versions disagree, people can look: ``tuneline labels queue FILE`` reads the file of disagreements.
+Where the versions disagree, people can look into the file of disagreements.
 """
 
 import asyncio

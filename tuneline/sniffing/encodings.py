@@ -1,7 +1,6 @@
 """The encoding of a text file, by its bytes."""
 
 import codecs
-import shlex
 from dataclasses import dataclass
 from typing import IO
 
@@ -163,8 +162,7 @@ def _refuse_lost_characters(path: DataFile, lines: int, options: OptionNames) ->
     raise DataError(
         f"{path} is in {WESTERN_ENCODING}, and {lines:,} of its lines have characters that an earlier program"
         " lost: \ufffd, which would read \xef\xbf\xbd.",
-        f"`tuneline data recode {shlex.quote(str(path))} --output FILE` converts the file, and keeps them as"
-        f" lost. Better, export it again. To read it as it is: {options.encoding} {WESTERN_ENCODING}.",
+        f"Export it again in utf-8. To read it as it is: {options.encoding} {WESTERN_ENCODING}.",
     )
 
 

@@ -95,7 +95,7 @@ def _in_source(rows: Rows) -> Rows:
 
 
 def _review(findings: Findings) -> None:
-    """Take the rows that ``tuneline labels review --model linear`` finds, the most doubtful first."""
+    """Take the rows that ``tuneline labels review`` finds, the most doubtful first."""
     import pyarrow.parquet as pq
 
     from tuneline.labels.review import review_labels
@@ -109,7 +109,7 @@ def _review(findings: Findings) -> None:
             (split, *texts): (split, number)
             for number, *texts in zip(raw["idx"], *(raw[name] for name in columns), strict=True)
         }
-    suspects = review_labels(params, "linear", folds=5, max_rows=10**9).suspects
+    suspects, _, _ = review_labels(params, max_rows=10**9)
     findings.rows[REVIEW] = [numbers[suspect.split, *suspect.texts] for suspect in suspects]
     findings.alarms += [REVIEW] if suspects else []
 

@@ -9,7 +9,7 @@ from flows.ingestion.conflicts import Contradiction, write_contradictions
 from tests.flows.ingestion.test_harvest import Desk, desk
 from tests.params import params
 from tuneline.analysis.corrections import row_keys
-from tuneline.cli.labels.applying import FilledRow, read_filled
+from tuneline.labels.label_review import Suspect, read_filled
 
 __all__ = ["desk"]
 """A fixture."""
@@ -77,13 +77,12 @@ def test_review_can_be_filled_in_and_read_again(tmp_path):
     )
     with (tmp_path / "made" / "review.csv").open(encoding="utf-8-sig", newline="") as file:
         (row,) = csv.DictReader(file)
-    assert (row["label"], row["proposed"], row["similar"]) == ("delivery", "billing", "crm: a.csv, line 2")
+    assert (row["label"], row["proposed"], row["place"]) == ("delivery", "billing", "crm: a.csv, line 2")
     row["correct"] = row["proposed"]
     with (tmp_path / "filled.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, row)
         writer.writeheader()
         writer.writerow(row)
     key = row_keys([pa.array(["=x"])])[0].as_py()
-    assert read_filled(tmp_path / "filled.csv", data) == [
-        FilledRow(2, key, "", (" =x",), "delivery", "billing")
-    ]
+    suspect = Suspect(key, "", (" =x",), "delivery", "billing", None, "crm: a.csv, line 2")
+    assert read_filled(tmp_path / "filled.csv", data) == [(1, suspect, "billing")]

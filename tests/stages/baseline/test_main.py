@@ -11,9 +11,10 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
+from tuneline.analysis.sampling import read_sample
 from tuneline.baselines import frozen as frozen_baselines
 from tuneline.baselines.frozen import FrozenEncoder
-from tuneline.baselines.texts import predict_with_tfidf, read_sample
+from tuneline.baselines.texts import TfidfModel
 from tuneline.core.tables import SplitReader, write_table
 from tuneline.linear import linear_model as linear
 from tuneline.model.tokenizer import save_tokenizer
@@ -105,9 +106,8 @@ def test_tfidf_baseline_is_that_of_the_sample_with_the_seed(project):
     train, test = (
         SplitReader.open(Path("data/raw"), split, made_by="download") for split in ("train", "test")
     )
-    expected = predict_with_tfidf(
-        read_sample(train, ["text"], 2, 42), [test.read(["text"])["text"].to_pylist()], CLASSES
-    )
+    model = TfidfModel.fit(read_sample(train, ["text"], 2, 42), CLASSES)
+    expected = model.predict([test.read(["text"])["text"].to_pylist()])
     np.testing.assert_array_equal(predicted()["tfidf"].to_numpy(), expected)
 
 

@@ -11,8 +11,9 @@ from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline.analysis import sampling
 from tuneline.analysis.sampling import read_sample
 from tuneline.baselines import texts as baselines
-from tuneline.baselines.texts import out_of_fold, predict_with_tfidf
+from tuneline.baselines.texts import TfidfModel, out_of_fold
 from tuneline.core.tables import SplitReader
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
 from tuneline.tasks.columns import label_type
 
@@ -35,9 +36,13 @@ def sample(texts, labels, schema=NO_YES):
     return pa.table({**columns, "labels": pa.array(labels, label_type(schema))})
 
 
+def predicted_by(train, texts, schema):
+    return TfidfModel.fit(train, schema).predict(texts)
+
+
 def test_predictions_of_one_text_equal_those_of_scikit_learn():
     (train, labels), (test, truth) = topical(300, 0), topical(300, 1)
-    predicted = predict_with_tfidf(sample([train], labels), [test], NO_YES)
+    predicted = predicted_by(sample([train], labels), [test], NO_YES)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2)
     model = LogisticRegression(C=10.0).fit(vectorizer.fit_transform(train), labels)
     np.testing.assert_array_equal(predicted, model.predict(vectorizer.transform(test)))
@@ -51,7 +56,7 @@ def test_pair_of_texts_is_judged_by_what_they_share():
     first = [" ".join(random.choice(WORDS, 8)) for _ in range(600)]
     same = random.integers(2, size=600)
     second = [" ".join(reversed(first[row - 1 + label].split())) for row, label in enumerate(same)]
-    predicted = predict_with_tfidf(
+    predicted = predicted_by(
         sample([first[:400], second[:400]], same[:400]), [first[400:], second[400:]], NO_YES
     )
     assert (predicted == same[400:]).mean() > 0.95
@@ -59,7 +64,7 @@ def test_pair_of_texts_is_judged_by_what_they_share():
 
 def test_numbers_are_predicted_by_ridge_regression():
     texts, labels = topical(400, 0)
-    predicted = predict_with_tfidf(sample([texts[:300]], labels[:300], NUMBERS), [texts[300:]], NUMBERS)
+    predicted = predicted_by(sample([texts[:300]], labels[:300], NUMBERS), [texts[300:]], NUMBERS)
     assert predicted.dtype == np.float32
     assert np.corrcoef(predicted, labels[300:])[0, 1] > 0.6
 
@@ -78,7 +83,7 @@ def test_numbers_are_predicted_by_ridge_regression():
 def test_nothing_to_learn_from_gives_the_majority_or_the_mean(texts, labels, schema):
     expected = np.mean(labels) if schema is NUMBERS else 1
     with warnings.catch_warnings(action="error"):
-        predicted = predict_with_tfidf(sample([texts], labels, schema), [["anything", ""]], schema)
+        predicted = predicted_by(sample([texts], labels, schema), [["anything", ""]], schema)
     assert predicted.tolist() == pytest.approx([expected, expected])
 
 
@@ -87,9 +92,7 @@ def test_characters_are_words_in_scripts_without_spaces():
         ["这家店真好吃啊", "味道真好下次来", "服务真好很满意"] * 5,
         ["这家店太差了呀", "味道太差不再来", "服务太差很生气"] * 5,
     )
-    predicted = predict_with_tfidf(
-        sample([good + bad], [1] * 15 + [0] * 15), [["环境真好", "环境太差"]], NO_YES
-    )
+    predicted = predicted_by(sample([good + bad], [1] * 15 + [0] * 15), [["环境真好", "环境太差"]], NO_YES)
     assert predicted.tolist() == [1, 0]
 
 
@@ -97,17 +100,9 @@ def test_second_training_gives_the_same_predictions_and_no_warning():
     texts, labels = topical(300, 0)
     with warnings.catch_warnings(action="error"):
         runs = [
-            predict_with_tfidf(sample([texts], labels / 3, NUMBERS), [texts], NUMBERS).tobytes()
-            for _ in range(2)
+            predicted_by(sample([texts], labels / 3, NUMBERS), [texts], NUMBERS).tobytes() for _ in range(2)
         ]
     assert runs[0] == runs[1]
-
-
-def test_rows_are_predicted_in_chunks(monkeypatch):
-    texts, labels = topical(200, 0)
-    whole = predict_with_tfidf(sample([texts], labels), [texts], NO_YES)
-    monkeypatch.setattr(baselines, "ROWS_AT_A_TIME", 7)
-    np.testing.assert_array_equal(predict_with_tfidf(sample([texts], labels), [texts], NO_YES), whole)
 
 
 @pytest.fixture
@@ -153,24 +148,25 @@ def test_long_texts_are_cut_off(split, monkeypatch):
     assert read_sample(split, ["body"], 2, seed=1)["body"].to_pylist()[30] == "body 30 x"
 
 
-def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_row():
-    """A label that only its own row gives away cannot be predicted: each row has a word of its own, and the
-    labels are random."""
+def test_out_of_fold_probabilities_come_from_models_that_have_not_seen_the_text():
+    """A label that only its own text gives away cannot be predicted: each text is there twice, with words of
+    its own, and the labels are random."""
     texts, labels = topical(400, 0)
-    probabilities = out_of_fold([texts], labels, CLASSES[2], folds=5, seed=1)
+    probabilities = out_of_fold([texts], labels, CLASSES[2], seed=1)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert 0.8 < (probabilities.argmax(axis=1) == labels).mean() < 1
-    np.testing.assert_array_equal(probabilities, out_of_fold([texts], labels, CLASSES[2], folds=5, seed=1))
-    assert not np.array_equal(probabilities, out_of_fold([texts], labels, CLASSES[2], folds=5, seed=2))
-    random = np.random.default_rng(1).integers(2, size=400)
-    assert (out_of_fold([texts], random, CLASSES[2], folds=5, seed=1).argmax(axis=1) == random).mean() < 0.6
+    np.testing.assert_array_equal(probabilities, out_of_fold([texts], labels, CLASSES[2], seed=1))
+    random = np.repeat(np.random.default_rng(1).integers(2, size=200), 2)
+    twice = np.repeat(texts[:200], 2).tolist()
+    assert (out_of_fold([twice], random, CLASSES[2], seed=1).argmax(axis=1) == random).mean() < 0.6
 
 
+@pytest.mark.filterwarnings("ignore:Number of classes")
 def test_out_of_fold_probabilities_of_a_rare_and_of_an_absent_class():
     """The only row of class 2 is predicted by models that do not know the class; class 3 has no row."""
     texts, labels = topical(100, 0)
     labels[7] = 2
-    probabilities = out_of_fold([texts, texts], labels, CLASSES[4], folds=3, seed=1)
+    probabilities = out_of_fold([texts, texts], labels, CLASSES[4], seed=1)
     assert probabilities.shape == (100, 4)
     assert probabilities[7, 2] == 0
     assert not probabilities[:, 3].any()
@@ -179,7 +175,6 @@ def test_out_of_fold_probabilities_of_a_rare_and_of_an_absent_class():
 @pytest.mark.parametrize(
     ("texts", "labels"), [(["!", "?", "", "..."], [1, 0, 1, 1]), (["a b", "a c", "a b", "a"], [1, 1, 1, 1])]
 )
-def test_out_of_fold_probabilities_of_nothing_to_learn_from_are_frequencies(texts, labels):
-    probabilities = out_of_fold([texts], np.array(labels), CLASSES[2], folds=2, seed=0)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    assert probabilities[:, 1].mean() == np.mean(labels)
+def test_nothing_to_predict_is_refused(texts, labels):
+    with pytest.raises(DataError, match="nothing to predict"):
+        out_of_fold([texts], np.array(labels), CLASSES[2], seed=0)

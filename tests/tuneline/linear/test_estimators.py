@@ -1,8 +1,12 @@
-"""Constant predictions."""
+"""Constant predictions, and the fit of linear models."""
+
+import warnings
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from tuneline.linear.estimators import constant_prediction
+from tuneline.linear.estimators import constant_prediction, fitting
 from tuneline.tasks import Multilabel
 
 TASK = Multilabel(("angry", "billing", "technical"))
@@ -11,3 +15,22 @@ TASK = Multilabel(("angry", "billing", "technical"))
 def test_most_frequent_set_is_predicted_without_a_text():
     labels = np.array([[1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 0, 0]], np.int8)
     assert constant_prediction(TASK, [labels[:2], labels[2:]]).tolist() == [0, 1, 1]
+
+
+class Recording(LogisticRegression):
+    """A logistic regression that records how many threads each BLAS has while it is fitted."""
+
+    def fit(self, features, answers):
+        self.threads_ = {
+            pool["filepath"]: pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"
+        }
+        return super().fit(features, answers)
+
+
+def test_models_are_fitted_by_one_thread_of_each_blas_and_need_not_converge():
+    features = np.random.default_rng(0).normal(size=(200, 20))
+    model = Recording(C=1e6, max_iter=2)
+    with threadpool_limits(2, user_api="blas"), warnings.catch_warnings(action="error"), fitting():
+        model.fit(features, features[:, 0] > 0)
+    assert len(model.threads_) >= 2, "NumPy has one, SciPy another"
+    assert set(model.threads_.values()) == {1}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tuneline.linear import linear_model as linear
-from tuneline.linear.estimators import linear_model, linear_score
+from tuneline.linear.estimators import linear_model
 from tuneline.linear.linear_model import LinearModel, most_rows
 from tuneline.model.pair_features import cosine, pair_features, pair_width
 from tuneline.tasks import Classification, Regression
@@ -94,7 +94,7 @@ def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_r
             for inverse in linear.REGULARIZATION
         ]
         ours.append(LinearModel.fit(train, few, labels).model.score(*new))
-        by_likelihood.append(max(models, key=lambda model: linear_score(labels, model, *few)).score(*new))
+        by_likelihood.append(max(models, key=lambda model: linear._score(labels, model, *few)).score(*new))
         by_accuracy.append(max(models, key=lambda model: model.score(*few)).score(*new))
     assert np.mean(ours) > np.mean(by_likelihood) + 0.005
     assert np.mean(ours) > np.mean(by_accuracy) + 0.005

@@ -112,9 +112,9 @@ def first_hint(folder, content):
     return problems[0].hint
 
 
-def test_hint_about_a_bad_byte_names_the_probable_encoding_and_the_command_that_converts_the_line(tmp_path):
+def test_hint_about_a_bad_byte_names_the_probable_encoding(tmp_path):
     """Whether the whole file can be in that encoding depends on the lines before."""
-    convert = f"`tuneline data recode '{tmp_path}/a b.csv'` shows such lines and converts only them to utf-8."
+    convert = "export the file again in utf-8."
     first = first_hint(tmp_path, b"fine\nun caf\xe9 au lait\n")
     assert first.startswith(
         "In cp1252 it reads 'un caf\u00e9 au lait'. If the whole file is in cp1252, set data.files.encoding"

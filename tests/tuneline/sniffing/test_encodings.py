@@ -37,7 +37,6 @@ def test_file_in_two_encodings_is_not_guessed(tmp_path, good, bad):
     ) as refused:
         detect_encoding(path)
     assert "In cp1252 it reads 'un café noir,a'" in refused.value.hint
-    assert "tuneline data recode" in refused.value.hint
     assert "--encoding cp1252" in refused.value.hint
 
 
@@ -110,7 +109,7 @@ def test_cut_character_is_not_taken_for_another_encoding(tmp_path):
     with pytest.raises(DataError, match="not utf-8") as refused:
         detect_encoding(written(tmp_path, (LINE * 10).encode(), "Preis: 5 €"[:-1].encode() + b"\xe2\x82,a\n"))
     assert "A character is cut here" in refused.value.hint
-    assert "In " not in refused.value.hint.split("data recode")[0]
+    assert "In " not in refused.value.hint
 
 
 def test_probable_encoding_of_another_alphabet_is_named(tmp_path):

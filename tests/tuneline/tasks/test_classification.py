@@ -6,7 +6,6 @@ import pytest
 
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.strata import strata
-from tuneline.linear.estimators import constant_bias, linear_head
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, scale_numbers, task_metrics
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification
@@ -38,19 +37,6 @@ def test_class_that_a_task_does_not_have_becomes_no_label():
     other = Classification(("c", "gone", "a"))
     assert QUEUES.translated(np.array([0, 1, 2]), other).tolist() == [2, -1, 0]
     assert encoded_predictions(QUEUES, pa.chunked_array([["b", "gone"]])).tolist() == [1, -1]
-
-
-def test_linear_head_of_two_classes_has_the_log_of_the_odds():
-    weight, bias = linear_head(PAIR, np.array([[2.0, 4.0]]), np.array([1.0]), np.array([0, 1]))
-    assert weight.tolist() == [[-1.0, -2.0], [1.0, 2.0]]
-    assert bias.tolist() == [-0.5, 0.5]
-
-
-def test_linear_head_makes_a_class_that_was_not_fitted_impossible():
-    weight, bias = linear_head(QUEUES, np.ones((2, 1)), np.zeros(2), np.array([0, 2]))
-    assert weight.tolist() == [[1.0], [0.0], [1.0]]
-    assert bias.tolist() == [0.0, -20.0, 0.0]
-    assert constant_bias(QUEUES, 1.0).tolist() == [-20.0, 0.0, -20.0]
 
 
 def test_labels_are_stored_as_ids_of_how_they_are_written():

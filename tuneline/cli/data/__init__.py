@@ -1,6 +1,5 @@
 """``tuneline data``: what to do about rows that the data checks found."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -18,15 +17,6 @@ From = Annotated[
     typer.Option("--from", help="Drop rows of this split only; of a pair, the row in it"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped; write nothing")]
-
-TextFile = Annotated[Path, typer.Argument(metavar="FILE", help="CSV, TSV or JSON Lines, plain or .gz")]
-Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of the lines that are not UTF-8; default: detected")
-]
-Mojibake = Annotated[bool, typer.Option("--mojibake", help="Also convert lines such as 'CafÃ©' for 'Café'")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write; default: only show the lines")
-]
 
 
 @app.callback()
@@ -87,16 +77,3 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     say(f"{message}.")
     if any(choice.rows for choice in choices) and not dry_run:
         say(NEXT_STEPS)
-
-
-@app.command("recode")
-def recode(
-    file: TextFile, encoding: Encoding = None, mojibake: Mojibake = False, output: Output = None
-) -> None:
-    """Show the lines of a text file that are not UTF-8, and write a copy in which they are."""
-    from tuneline.cli.data.recoding import recode_file
-    from tuneline.readers.text import known_encoding
-
-    if encoding is not None:
-        encoding = known_encoding(encoding)
-    recode_file(file, encoding, mojibake, output)
