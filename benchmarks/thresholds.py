@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Sets = NDArray[np.int8]
 Labelled = tuple[str, Iterable[str]]
 """A text, and its labels."""
-METRICS = ("macro_f1", "micro_f1", "subset_accuracy", "hamming_loss")
+METRICS = ("macro_f1", "micro_f1", "subset_accuracy")
 WORDS = 3_000
 """Words of the made texts."""
 

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
-from tuneline.evaluation.scoring import compute_metrics
+from tuneline.evaluation.scoring import reported_scores
 from tuneline.metrics.judging import averaging, mean_loss
 from tuneline.model.tokenized_splits import TokenizedSplit
 
@@ -125,7 +125,7 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
             )
     task = split.task
     outputs = torch.cat(logits).numpy()
-    scores = compute_metrics(task, split.labels, task.predictions(outputs), averaging(task, None))
+    scores = reported_scores(task, split.labels, task.predictions(outputs), averaging(task))
     return {
         "loss": mean_loss(task, outputs, split.labels),
         "accuracy": scores["accuracy"],

@@ -208,7 +208,7 @@ def _compared(
         predictions.labels,
         predictions.candidate,
         baseline,
-        average=averaging(predictions.task, None),
+        average=averaging(predictions.task),
         resamples=resamples,
         level=confidence,
         clusters=predictions.clusters,

@@ -19,7 +19,7 @@ from tuneline.analysis.text import same_text_keys
 from tuneline.comparison.paired import PairedComparison
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.records import Behaviour
-from tuneline.evaluation.scoring import RowSlice, label_slices
+from tuneline.evaluation.slices import RowSlice, label_slices
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
 from tuneline.params.data import DataParams
@@ -102,7 +102,7 @@ class PairedRows:
             self.labels[rows],
             self.candidate[rows],
             self.production[rows],
-            average=averaging(self.task, None),
+            average=averaging(self.task),
             level=1 - 2 * level,
             clusters=clusters,
         )

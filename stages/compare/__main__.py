@@ -49,7 +49,7 @@ def main() -> dict[str, float]:
     record = UsageRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
     trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
-    average = averaging(trained.task, params.evaluate.f1)
+    average = averaging(trained.task)
     reference = TrainedLogits(
         split.labels, trained.task, trained.logits, params.train.metric, average, trained.clusters
     )
@@ -132,14 +132,16 @@ def comparison_metrics(
     reference: TrainedLogits,
     published: Sequence[str],
 ) -> dict[str, float]:
-    """Return the metrics for ``metrics/compare.json``, each with its precision as prefix."""
-    of_trained = reference.quality(reference.task, reference.logits)
-    metrics = {f"trained_{name}": value for name, value in of_trained.items()}
+    """Return the metrics for ``metrics/compare.json``, each with its precision as prefix.
+
+    ``reports/compare/comparison.json`` has all others.
+    """
+    metric = reference.metric.name
+    metrics: dict[str, float] = {}
     for precision, comparison in comparisons.items():
-        measured = {**comparison.metrics, **qualities[precision]}
-        metrics |= {f"{precision}_{name}": value for name, value in measured.items()}
-        if comparison.saturation:
-            metrics[f"{precision}_can_saturate"] = int(comparison.saturation.possible)
+        metrics[f"{precision}_{metric}"] = qualities[precision][metric]
+        for name in ("max_abs_diff", "agreement", f"{metric}_drop"):
+            metrics[f"{precision}_{name}"] = comparison.metrics[name]
         metrics[f"{precision}_published"] = int(precision in published)
     return metrics
 

@@ -14,7 +14,7 @@ from tuneline.decisions.answers import answers_of
 from tuneline.decisions.conformal import half_width
 from tuneline.decisions.costs import CostRule
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
-from tuneline.evaluation.leaked_rows import leaked_rows
+from tuneline.evaluation.scoring import leaked_rows
 from tuneline.metrics.stats import mean_estimate
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.tokenized_splits import TokenizedSplit

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.evaluation.calibration_scores import calibration_scores
+from tuneline.evaluation.probability_scores import probability_scores
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, project_metric
@@ -48,8 +48,9 @@ class TrainedLogits:
     def quality(self, task: Task, logits: Logits) -> dict[str, float]:
         """Return the metric of logits, and how true the probabilities are that a task has of them."""
         metrics = {self.metric.name: self.score(logits)}
-        for estimate in calibration_scores(task, logits, self.labels, self.clusters):
-            metrics |= estimate.compared
+        probabilities = probability_scores(task, logits, self.labels)
+        if "calibration_error" in probabilities:
+            metrics["calibration_error"] = probabilities["calibration_error"]
         return metrics
 
 

@@ -6,15 +6,16 @@ rows; ``reports/checks/clusters/``, which rows are independent; ``conf/behaviour
 ``project/`` that ``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
 Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice;
 behaviour tests. Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``,
-``plots/evaluation/``, ``metrics/evaluate.json``. A behaviour test below its ``min_pass_rate`` stops the
-pipeline, after all outs are written.
+``reports/evaluation.json`` with all metrics, ``plots/evaluation/``, and ``metrics/evaluate.json`` with those
+that people compare. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are
+written.
 """
 
 import csv
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,20 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
-from tuneline.core.raw_source import RawSource
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, require, run_stage
-from tuneline.core.tables import ROW_GROUP, SplitReader, numpy_values
+from tuneline.core.tables import ROW_GROUP, SplitReader
 from tuneline.core.written_records import write_record
 from tuneline.evaluation.evaluation import (
     EvaluatedPredictions,
     evaluate_predictions,
     plot_columns,
-    text_slices,
 )
-from tuneline.evaluation.leaked_rows import leaked_rows
+from tuneline.evaluation.keys import summary
 from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
-from tuneline.evaluation.scoring import RowSlice, source_slices
+from tuneline.evaluation.scoring import leaked_rows
+from tuneline.evaluation.slices import RowSlice, label_slices, length_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
@@ -47,6 +47,7 @@ from tuneline.params.loading import load_params
 from tuneline.paths import (
     BASELINES,
     CLASSIFIER,
+    EVALUATION,
     FAILING_ROWS,
     METRICS,
     PLOTS,
@@ -64,14 +65,10 @@ from tuneline.tasks import trained_task
 from tuneline.tasks.task import Logits
 
 
-def make_split_slices(
-    lengths: NDArray[np.int64], texts: LabelledTexts, predictions: PredictedLogits
-) -> Iterator[RowSlice]:
-    """Yield the slices of a split by length, shared words, class and source."""
-    pairs = len(texts.columns) == 2
-    yield from text_slices(lengths, texts.batches(), predictions.labels, predictions.task, pairs=pairs)
-    specification, positions = read_origin(texts.raw, RAW / "source.json")
-    yield from source_slices(specification, positions)
+def make_split_slices(lengths: NDArray[np.int64], predictions: PredictedLogits) -> Iterator[RowSlice]:
+    """Yield the slices of a split by length and by class."""
+    yield from length_slices(lengths)
+    yield from label_slices(predictions.labels, predictions.task)
 
 
 def main() -> Measurements:
@@ -116,10 +113,12 @@ def main() -> Measurements:
         # metrics and outs
         with progress("evaluate"):
             predictions = PredictedLogits(split.labels, logits, split.task, clusters)
-            evaluation = measure_split(params, predictions, split.lengths, texts, custom)
+            evaluation = measure_split(params, predictions, split.lengths, custom)
             metrics = evaluation.metrics | pass_rates(behaviour) | evaluation.worst_slice
             phase("writing")
-            write_outs(predictions, evaluation.slices, behaviour, Metrics.of(metrics))
+            write_outs(predictions, evaluation.slices, behaviour, metrics)
+            shown = summary(metrics, evaluation.predictions.deciding)
+            write_record(METRICS / "evaluate.json", Metrics.of(shown))
 
     # the outs are written: they show which cases failed
     violations = violations_of(behaviour)
@@ -133,7 +132,6 @@ def measure_split(
     params: Params,
     predictions: PredictedLogits,
     lengths: NDArray[np.int64],
-    texts: LabelledTexts,
     custom: Sequence[CustomMetric],
 ) -> EvaluatedPredictions:
     """Return the metrics of the reported split, all with and without leaked rows.
@@ -142,7 +140,6 @@ def measure_split(
         params: All parameters.
         predictions: The labels and logits.
         lengths: Tokens of each row, shape ``(rows,)``.
-        texts: The texts of the rows.
         custom: Metrics of the user.
     """
     split = params.evaluate.split
@@ -151,9 +148,8 @@ def measure_split(
     if FAILING_ROWS.exists():  # else the data checks have not run here
         leaked = leaked_rows(FAILING_ROWS, split, rows)
     return evaluate_predictions(
-        params.evaluate,
         predictions,
-        make_split_slices(lengths, texts, predictions),
+        make_split_slices(lengths, predictions),
         read_baselines(split_file(BASELINES, split), rows, predictions.task),
         seed=params.seed,
         metric=params.train.metric,
@@ -180,19 +176,6 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
     return split
 
 
-def read_origin(raw: SplitReader, source: Path) -> tuple[str, NDArray[np.int64]]:
-    """Return the specification of a raw split, and the numbers of its rows in its source.
-
-    The specification is in ``source.json``, and empty without that file.
-    """
-    specification = ""
-    record = RawSource.read_if_exists(source)
-    if record is not None:
-        specification = record.splits[raw.split].specification
-    positions = numpy_values(raw.read(["idx"])["idx"])
-    return specification, positions
-
-
 @contextmanager
 def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
     """Yield an empty array ``(rows, outputs)``, mapped to a file without a name in a folder.
@@ -208,9 +191,12 @@ def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
 
 
 def write_outs(
-    predictions: PredictedLogits, slices: Slices, behaviour: Sequence[BehaviourResult], metrics: Metrics
+    predictions: PredictedLogits,
+    slices: Slices,
+    behaviour: Sequence[BehaviourResult],
+    metrics: Mapping[str, float],
 ) -> None:
-    """Write every out of the stage."""
+    """Write every out of the stage but ``metrics/evaluate.json``, which has some of the metrics."""
     write_predictions(
         PREDICTIONS,
         predictions.labels,
@@ -227,7 +213,7 @@ def write_outs(
             score = f"{slices.value(scored):.6g}"
             scores.append((f"{scored.by}: {scored.name}", score, scored.rows))
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
-    write_record(METRICS / "evaluate.json", metrics)
+    write_record(EVALUATION, Metrics.of(metrics))
 
 
 def write_plots(folder: Path, predictions: PredictedLogits) -> None:

@@ -12,18 +12,16 @@ from pathlib import Path
 
 from tuneline.core.stage import run_stage
 from tuneline.paths import REPORTS
-from tuneline.results.page import CARD, PAGE, read_latency, read_report, write_report
+from tuneline.results.page import CARD, PAGE, read_report, write_report
 from tuneline.runtime.atomic_files import write_json
 
 REPORT = REPORTS / "report.json"
 
 
 def main() -> None:
-    """Write page and card, with the latencies that ``tuneline report`` measured before."""
+    """Write page and card."""
     root = Path()
-    report = read_report(root, latencies=read_latency(root))
-
-    write_report(root, report)
+    write_report(root, read_report(root))
     write_json(REPORT, {"page": str(PAGE), "card": str(CARD)})
 
 

@@ -116,7 +116,7 @@ class HeadChoice:
             split.labels,
             fine_tuned.predictions,
             linear.predictions,
-            average=averaging(task, None),
+            average=averaging(task),
             clusters=clusters,
         )
         return cls(

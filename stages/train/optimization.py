@@ -201,7 +201,7 @@ class ValidationMetric:
     def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
         """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
         predictions = self.predictions(logits, labels, task)
-        metrics = prediction_scores(task, labels, predictions, averaging(task, None))
+        metrics = prediction_scores(task, labels, predictions, averaging(task))
         metrics["loss"] = mean_loss(task, logits, labels)
         if self.custom is not None:
             metrics[self.name] = self.custom.compute(logits, labels)
@@ -225,7 +225,7 @@ class ValidationMetric:
         metric = METRIC_TABLE[self.name]
         predictions = self.predictions(logits, labels, task)
         estimate = metric_interval(
-            metric, labels, predictions, average=averaging(task, None), seed=seed, clusters=clusters
+            metric, labels, predictions, average=averaging(task), seed=seed, clusters=clusters
         )
         if estimate is None:
             return None

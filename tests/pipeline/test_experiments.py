@@ -242,7 +242,7 @@ def test_applied_experiment_is_scored_on_test_by_repro(project, better, tmp_path
     copy.run("git", "checkout", "--quiet", "params.yaml")
     shown = copy.run("tuneline", "show", "--against", better.name, COLUMNS="200").stdout
     assert "rows of both, of validation" in shown
-    copy.run("tuneline", "report", "--no-latency", "--against", better.name)
+    copy.run("tuneline", "report", "--against", better.name)
     output = copy.run("tuneline", "experiments", "apply", better.name).stdout
     assert "Next: `dvc repro` scores test" in output
     assert (copy.folder / "params.yaml").read_text() == project.run(

@@ -25,7 +25,6 @@ from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.params import EvaluateParams
 from tuneline.predictions.files import PredictedLogits, write_predictions
 from tuneline.tasks import Task, task_with_names
 from tuneline.tasks.columns import column_of
@@ -45,7 +44,6 @@ PARAMS = {
     "train.keep": "best",
     "train.learning_rate": 5e-4,
     "evaluate.split": "test",
-    "evaluate.f1": None,
 }
 HOSTILE = "<script>alert(1)</script> & \"quoted\" 'text' {{ 7 * 7 }} $x$"
 
@@ -157,7 +155,7 @@ class FinishedProject:
         write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.task)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
         write_plots(self.root / "plots/evaluation", PredictedLogits(self.labels, logits, self.task))
-        metrics = split_metrics(EvaluateParams(), self.labels, self.task, logits)
+        metrics = split_metrics(self.labels, self.task, logits, averaging(self.task))
         metrics |= self.baselines(self.task.predictions(logits))
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
@@ -170,7 +168,7 @@ class FinishedProject:
             tfidf[::4] = self.other_labels()[::4]
         constant = constant_prediction(self.task, [self.labels])
         majority = np.broadcast_to(constant, self.labels.shape).astype(self.labels.dtype)
-        split = SplitPredictions(self.labels, predictions, self.task, averaging(self.task, None), 0)
+        split = SplitPredictions(self.labels, predictions, self.task, averaging(self.task), 0)
         return (
             spread_metrics(split)
             | baseline_metrics(split, "majority", majority)

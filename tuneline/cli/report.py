@@ -1,4 +1,4 @@
-"""``tuneline report``: write the page about the model and its card again, with measured latencies.
+"""``tuneline report``: write the page about the model and its card again.
 
 The stage ``report`` writes both after every run. This command can also compare with a commit of your choice.
 """
@@ -19,17 +19,12 @@ Against = Annotated[
         help="Commit or experiment to compare with. Default: the newest commit with other metrics",
     ),
 ]
-Measured = Annotated[
-    bool,
-    typer.Option("--latency/--no-latency", help="Measure the latency of the exported models on this machine"),
-]
 
 
-def command(against: Against = None, latency: Measured = True) -> None:
+def command(against: Against = None) -> None:
     """Write reports/index.html, a page about the model's quality and provenance, and the model card."""
     from tuneline.params.loading import load_params
-    from tuneline.repository.dvc import read_lock
-    from tuneline.results.page import measure_latencies, read_latency, read_report, write_report
+    from tuneline.results.page import read_report, write_report
     from tuneline.runtime.errors import StageError
 
     root = Path()
@@ -40,13 +35,7 @@ def command(against: Against = None, latency: Measured = True) -> None:
     if against is not None:
         reference = reference_commit(root, against)
 
-    if latency:
-        split = str(read_lock(root).params().get("evaluate.split", "test"))
-        latencies = measure_latencies(root, split)
-    else:
-        latencies = read_latency(root)
-
-    write_report(root, read_report(root, reference, latencies))
+    write_report(root, read_report(root, reference))
 
     # Last, because the page is about the run, whose parameters are in dvc.lock: a params.yaml that is invalid
     # now is an error, and hinders no page.

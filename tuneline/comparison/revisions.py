@@ -164,7 +164,7 @@ def compare_revisions(
         first.labels,
         first.values,
         second.values,
-        average=averaging(task, params.get("evaluate.f1")),
+        average=averaging(task),
         seed=int(params.get("seed") or 0),
         clusters=first.clusters,
     )

@@ -203,16 +203,6 @@ def roc_area(probability: ClassProbabilities, labels: Classes) -> float | None:
     return float(np.mean(areas)) if areas else None
 
 
-def average_precision(probability: ClassProbabilities, labels: Classes) -> float | None:
-    """Return the average precision, averaged as the curve is; ``None`` if no curve is defined."""
-    # Not the trapezoids below the curve: they are too optimistic between its points.
-    precisions = []
-    for label in scored_classes(labels, probability.classes):
-        recall, precision = _precision_recall(has_class(labels, label), probability.of_class(label))
-        precisions.append(np.sum(np.diff(recall) * precision[1:]))
-    return float(np.mean(precisions)) if precisions else None
-
-
 def calibration_bins(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the number of the bin of each confidence, of the same shape; 1 is in the last bin."""
     return np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)

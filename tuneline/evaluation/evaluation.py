@@ -5,37 +5,29 @@ in what they slice by beside length, words and classes.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.evaluation.calibration_scores import calibration_scores
 from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.evaluation.probability_scores import probabilities_of
 from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import (
-    RowSlice,
     SplitPredictions,
     baseline_metrics,
-    label_slices,
     leak_metrics,
-    length_slices,
-    overlap_slices,
-    score_slices,
-    slices_report,
     split_metrics,
     spread_metrics,
 )
+from tuneline.evaluation.slices import RowSlice, score_slices, slices_report
 from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
-from tuneline.params import EvaluateParams
 from tuneline.predictions.files import PredictedLogits
 from tuneline.runtime.terminal import phase
-from tuneline.tasks import Task
 from tuneline.tasks.task import Labels
 
 SCATTERED = 2_000
@@ -65,7 +57,6 @@ class EvaluatedPredictions:
 
 
 def evaluate_predictions(
-    settings: EvaluateParams,
     predictions: PredictedLogits,
     slices: Iterable[RowSlice],
     baselines: Mapping[str, Labels],
@@ -78,7 +69,6 @@ def evaluate_predictions(
     """Compute the metrics of predictions, by slice and of all rows.
 
     Args:
-        settings: Section ``evaluate`` of the parameters.
         predictions: Labels and logits of the rows.
         slices: Rows with a common property; each is scored before the next is made.
         baselines: Predictions of the simple models for the same rows, by name.
@@ -93,7 +83,7 @@ def evaluate_predictions(
         predictions.labels,
         predictions.predicted,
         task,
-        averaging(task, settings.f1),
+        averaging(task),
         seed,
         metric,
         predictions.clusters,
@@ -103,38 +93,13 @@ def evaluate_predictions(
     report = slices_report(score_slices(slices, scored), primary_metric(task.metric_kind).name)
 
     phase("metrics")
-    metrics = split_metrics(settings, predictions.labels, task, predictions.logits, custom)
-    for estimate in calibration_scores(task, predictions.logits, predictions.labels, predictions.clusters):
-        metrics |= estimate.metrics
+    metrics = split_metrics(predictions.labels, task, predictions.logits, scored.average, custom)
     metrics |= spread_metrics(scored)
     for name, values in baselines.items():
         metrics |= baseline_metrics(scored, name, values)
     if leaked is not None:
         metrics |= leak_metrics(scored, leaked, baselines)
     return EvaluatedPredictions(scored, report, metrics)
-
-
-def text_slices(
-    lengths: NDArray[np.int64],
-    texts: Iterable[Sequence[Sequence[str]]],
-    labels: Labels,
-    task: Task,
-    *,
-    pairs: bool,
-) -> Iterator[RowSlice]:
-    """Yield the slices by length, by the words that two texts share, and by class.
-
-    Args:
-        lengths: Tokens of each row, shape ``(rows,)``.
-        texts: The texts in batches of rows, one list for each column; read only of pairs.
-        labels: Labels of the rows.
-        task: The task.
-        pairs: True if a row has two texts.
-    """
-    yield from length_slices(lengths)
-    if pairs:
-        yield from overlap_slices(texts)
-    yield from label_slices(labels, task)
 
 
 def plot_columns(predictions: PredictedLogits) -> dict[str, dict[str, NDArray[Any]]]:

@@ -1,4 +1,4 @@
-"""Keys of ``metrics/evaluate.json``, and of the metrics of comparisons."""
+"""Keys of ``reports/evaluation.json`` and ``metrics/evaluate.json``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from tuneline.evaluation.table import ALL_METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tuneline.metrics.table import Metric
 
 LEAKED_ROWS = "leaked_rows"
-"""Key in ``metrics/evaluate.json`` of the number of leaked rows: they repeat or resemble an earlier row."""
+"""Key of the number of leaked rows: they repeat or resemble an earlier row."""
 WITHOUT_LEAKS = "_without_leaks"
 """End of the keys of what is computed without the leaked rows."""
 INDEPENDENT_ROWS = "clusters"
-"""Key in ``metrics/evaluate.json`` of the number of clusters of the rows: distinct texts, or groups."""
+"""Key of the number of clusters of the rows: distinct texts, or groups."""
 INDEPENDENT_WITHOUT_LEAKS = f"{INDEPENDENT_ROWS}{WITHOUT_LEAKS}"
 """Key of the number of clusters of the rows that are not leaked."""
 PREDICTED_CLASSES = "predicted_classes"
@@ -31,10 +31,6 @@ PREDICTED_LABELS_PER_ROW = "predicted_labels_per_row"
 """Key of the mean number of labels that the model gives a row."""
 MAJORITY = "majority"
 """Name of the majority baseline in keys and columns."""
-CALIBRATION_SCORES = ("log_loss", "brier_score", "calibration_error")
-"""Metrics of probabilities, which are computed with the temperature and without it."""
-UNCALIBRATED = "uncalibrated_"
-"""Beginning of the keys of these metrics without the temperature."""
 SIMPLE_MODELS = (MAJORITY, "tfidf", "frozen", "cosine")
 """Names of the simple models of the stage ``baseline``; those after TF-IDF need a checkpoint."""
 MAJORITY_KEYS = {
@@ -42,9 +38,7 @@ MAJORITY_KEYS = {
     "f1": "majority_f1",
     "macro_f1": "majority_macro_f1",
     "micro_f1": "majority_micro_f1",
-    "samples_f1": "majority_samples_f1",
     "subset_accuracy": "majority_subset_accuracy",
-    "hamming_loss": "majority_hamming_loss",
     "mse": "mean_mse",
     "mae": "mean_mae",
 }
@@ -79,13 +73,8 @@ def leak_keys(metric: Metric) -> tuple[str, str]:
     return f"{metric.name}_from_leaks_low", f"{metric.name}_from_leaks_high"
 
 
-def change_keys(name: str) -> tuple[str, str]:
-    """Return the keys of the ends of the interval of what the temperature changes of one of these metrics."""
-    return f"{name}_change_low", f"{name}_change_high"
-
-
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
-    """Return the names in ``metrics/evaluate.json`` that ``evaluate.metrics`` added."""
+    """Return the names that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
     built_in |= {INDEPENDENT_ROWS, LABELS_PER_ROW, PREDICTED_LABELS_PER_ROW}
     for metric in ALL_METRICS.values():
@@ -94,9 +83,18 @@ def custom_metrics(evaluated: Iterable[str]) -> list[str]:
         for model in SIMPLE_MODELS:
             built_in.add(str(baseline_key(metric, model)))
             built_in.update(over_keys(metric, model))
-    for name in CALIBRATION_SCORES:
-        built_in.update(change_keys(name))
-        for key in (name, f"{UNCALIBRATED}{name}"):
-            built_in |= {key, f"{key}_low", f"{key}_high"}
     ends = ("_pass_rate", WITHOUT_LEAKS)
     return [name for name in evaluated if name not in built_in and not name.endswith(ends)]
+
+
+def summary(evaluated: Mapping[str, float], deciding: Metric) -> dict[str, float]:
+    """Return what ``metrics/evaluate.json`` has of all metrics, which are in ``reports/evaluation.json``.
+
+    It has the metrics of the model, the interval of the one that decides, what decides it of the simple
+    models, of rows that are not leaked and of the worst slice, pass rates, and the metrics of the user.
+    """
+    names = {*ALL_METRICS, "rows", *interval_keys(deciding), clean_keys(deciding)[0]}
+    names.add(f"worst_slice_{deciding.name}")
+    names.update(str(baseline_key(deciding, model)) for model in SIMPLE_MODELS)
+    names.update(custom_metrics(evaluated))
+    return {name: value for name, value in evaluated.items() if name in names or name.endswith("_pass_rate")}

@@ -1,16 +1,16 @@
-"""Metrics of the predictions of the trained model, on its slices, and of the simple models."""
+"""Metrics of the predictions of the trained model and of the simple models, on one split."""
 
-import inspect
-import itertools
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tuneline.core.tables import ROW_GROUP
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     INDEPENDENT_WITHOUT_LEAKS,
@@ -22,28 +22,17 @@ from tuneline.evaluation.keys import (
     leak_keys,
     over_keys,
 )
-from tuneline.evaluation.probability_scores import probability_scores, slice_metric
-from tuneline.evaluation.records import SliceMetrics, Slices
-from tuneline.evaluation.spread import spread
+from tuneline.evaluation.probability_scores import probability_scores, spread
 from tuneline.evaluation.table import reported_metrics
 from tuneline.metrics.functions import CustomMetric
-from tuneline.metrics.judging import averaging, mean_loss, prediction_scores
+from tuneline.metrics.judging import mean_loss, prediction_scores
 from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import LEVEL, Estimate, leak_difference, metric_interval, paired_difference
-from tuneline.metrics.table import Averaging, Metric, primary_metric, project_metric
-from tuneline.params import EvaluateParams
-from tuneline.runtime.disk_errors import full_disk
-from tuneline.runtime.errors import StageError
+from tuneline.metrics.stats import Estimate, leak_difference, metric_interval, paired_difference
+from tuneline.metrics.table import Averaging, Metric, project_metric
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Task
 
-# No telemetry when a metric is loaded: evaluate reads the variable when it is imported.
-os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
-
-LIBRARY = "evaluate-metric"
-"""Where the evaluate library keeps its own metrics on the Hub.
-
-Its loader takes a bare name for a local folder first.
-"""
+CHECKS_OF_LEAKS = ("leakage", "near_duplicates")
 
 
 @dataclass(frozen=True)
@@ -110,86 +99,23 @@ def reported_scores(
     return scores
 
 
-def compute_metrics(
-    task: Task,
-    references: NDArray[Any],
-    predictions: NDArray[Any],
-    average: Averaging,
-    others: Sequence[str] = (),
-) -> dict[str, float]:
-    """Compute the metrics of a task, then the metrics that ``others`` names.
-
-    Of metrics with the same name, the last one counts.
-
-    References and predictions have the shape ``(rows,)``. ``others`` are ``NAME`` or ``NAME:CONFIG`` of
-    the evaluate library's own metrics; it takes seconds to import. Each must give finite numbers.
-    """
-    scores = reported_scores(task, references, predictions, average)
-    for text in others:
-        scores.update(_library_scores(text, references, predictions, average))
-    return scores
-
-
-def _library_scores(
-    text: str, references: NDArray[Any], predictions: NDArray[Any], average: str
-) -> dict[str, float]:
-    """Return the numbers that one metric of the evaluate library gives, by name."""
-    import evaluate
-
-    name, _, config = text.partition(":")
-    try:
-        metric = evaluate.load(f"{LIBRARY}/{name}", config or None, keep_in_memory=True)
-    except (OSError, ValueError, ImportError) as error:  # FileNotFoundError and ConnectionError among them
-        if full_disk(error):
-            raise
-        raise StageError(
-            f"evaluate.metrics: {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}",
-            "A name is looked up on the Hub, which must be reachable.",
-        ) from None
-
-    # score; a metric without the argument refuses it
-    options = {}
-    if "average" in inspect.signature(metric._compute).parameters:
-        options["average"] = average
-    try:
-        result = metric.compute(references=references, predictions=predictions, **options)
-    except (ValueError, TypeError) as error:
-        raise StageError(
-            f"evaluate.metrics: {name!r} cannot score this: {error}",
-            "It must score predictions against references.",
-        ) from None
-
-    # scores: a metric may also give curves, tables and words
-    numbers = {}
-    for key, value in result.items():
-        if np.ndim(value) == 0 and not isinstance(value, str):
-            numbers[key] = float(value)
-    if not numbers or not all(map(np.isfinite, numbers.values())):
-        raise StageError(
-            f"evaluate.metrics: {name!r} gives no finite numbers: {dict(result)}", "Leave it out."
-        )
-    return numbers
-
-
 def split_metrics(
-    params: EvaluateParams,
     labels: NDArray[Any],
     task: Task,
     logits: NDArray[np.float32],
+    average: Averaging,
     custom: Sequence[CustomMetric] = (),
 ) -> dict[str, float]:
-    """Return the metrics of one split.
+    """Return the metrics of one split: of the task, its loss and rows, its probabilities, and of the user.
 
     Args:
-        params: Section ``evaluate`` of the parameters.
         labels: Class ids or numbers, shape ``(rows,)``.
         task: The task.
         logits: Logits, shape ``(rows, outputs)``.
+        average: How F1 is averaged.
         custom: Metrics of the user.
     """
-    metrics = compute_metrics(
-        task, labels, task.predictions(logits), averaging(task, params.f1), params.library_metrics
-    )
+    metrics = reported_scores(task, labels, task.predictions(logits), average)
     metrics["loss"] = mean_loss(task, logits, labels)
     metrics["rows"] = len(labels)
     metrics |= probability_scores(task, logits, labels)
@@ -247,141 +173,6 @@ def _clean_metrics(clean: SplitPredictions, baselines: Mapping[str, NDArray[Any]
     return metrics
 
 
-ENOUGH_ROWS = 20
-"""Fewest rows of a slice that can be the worst: with fewer, its interval is too wide."""
-_OVERLAPS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_WORD = re.compile(r"\w+")
-_PART = re.compile(r"\s*([\w.]+)")
-
-
-@dataclass(frozen=True)
-class RowSlice:
-    """Rows of the reported split with a common property.
-
-    ``by`` is the property: ``length``, ``overlap``, ``label`` or ``source``. ``name`` is its value.
-    """
-
-    by: str
-    name: str
-    rows: NDArray[np.int64]
-
-
-def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
-    """Yield four slices of about equal size, by number of tokens; fewer if many rows have the same length."""
-    # With many rows of one length, quartiles coincide.
-    edges = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75], method="lower"))
-    bucket = np.searchsorted(edges, lengths).astype(np.int8)
-    for index in np.unique(bucket):
-        rows = np.flatnonzero(bucket == index)
-        yield RowSlice("length", f"{lengths[rows].min()} to {lengths[rows].max()} tokens", rows)
-
-
-def overlap_slices(batches: Iterable[Sequence[Sequence[str]]]) -> Iterator[RowSlice]:
-    """Yield slices by the words that the two texts of a row share.
-
-    The measure is the Jaccard index (1912) of their sets of lower-case words.
-    """
-    buckets = []
-    for batch in batches:
-        overlaps = [_overlap(first, second) for first, second in zip(*batch, strict=True)]
-        buckets.append(np.searchsorted(_OVERLAPS[1:-1], overlaps, side="right").astype(np.int8))
-    bucket = np.concatenate(buckets)
-
-    for index, (low, high) in enumerate(itertools.pairwise(_OVERLAPS)):
-        rows = np.flatnonzero(bucket == index)
-        if len(rows):
-            yield RowSlice("overlap", f"{low:.0%} to {high:.0%} of the words shared", rows)
-
-
-def _overlap(first: str, second: str) -> float:
-    """Return the number of words in both texts by the number of words in either; 0 without words."""
-    first_words = set(_WORD.findall(first.lower()))
-    second_words = set(_WORD.findall(second.lower()))
-    return len(first_words & second_words) / max(len(first_words | second_words), 1)
-
-
-def label_slices(labels: NDArray[Any], task: Task) -> Iterator[RowSlice]:
-    """Yield one slice for each class that occurs. Accuracy within it is the recall of the class."""
-    for index, name in enumerate(task.class_names):
-        rows = np.flatnonzero(task.members(labels, index))
-        if len(rows):
-            yield RowSlice("label", name, rows)
-
-
-def source_slices(specification: str, positions: NDArray[np.int64]) -> Iterator[RowSlice]:
-    """Yield one slice for each split of the source that the rows were drawn from.
-
-    There is none if the source has one split or it is unknown.
-
-    The specification is as in ``data.splits``, for example ``train[90%:]+extra``; positions in the source
-    rise within one of its splits.
-    """
-    # splits of the source, in order: "train[:10%]+train[90%:]" is one part, because its positions rise
-    parts: list[str] = []
-    for text in specification.split("+"):
-        match = _PART.match(text)
-        if match and match[1] not in parts[-1:]:
-            parts.append(match[1])
-
-    # runs of rising positions, one for each part, or else the parts are unknown
-    falls = np.flatnonzero(positions[1:] <= positions[:-1]) + 1
-    runs = np.split(np.arange(len(positions)), falls)
-    if len(parts) < 2 or len(parts) != len(runs):
-        return
-    rows_by_part: dict[str, list[NDArray[np.int64]]] = {}
-    for part, rows in zip(parts, runs, strict=True):
-        rows_by_part.setdefault(part, []).append(rows)
-    for name, rows_of_part in rows_by_part.items():
-        yield RowSlice("source", name, np.concatenate(rows_of_part))
-
-
-def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
-    """Return the metrics of each slice, the primary metric of the task with its interval.
-
-    The metric that decides in the project need not be defined in a slice: F1 and correlations compare
-    classes, and a slice may have one. So slices are compared by accuracy, which is the recall where a slice
-    is a class, and the metric that decides stands beside it.
-
-    Each slice is scored before the next is made.
-    """
-    compared = primary_metric(split.task.metric_kind)
-    beside = split.deciding
-    if beside is compared:
-        beside = slice_metric(split.task)
-    scored = []
-    for row_slice in slices:
-        rows = split.take(row_slice.rows)
-        estimate = rows.interval(compared)
-        values = {
-            "by": row_slice.by,
-            "slice": row_slice.name,
-            "rows": len(rows.labels),
-            compared.name: estimate.value,
-            "low": estimate.low,
-            "high": estimate.high,
-        }
-        if row_slice.by != "label":  # where all rows have the same label, it is meaningless
-            values[beside.name] = compute_metric(beside, rows.labels, rows.values, split.average)
-        scored.append(SliceMetrics.model_validate(values))
-    return scored
-
-
-def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
-    """Return every slice, the smallest one, and the worst one by the primary metric.
-
-    The worst one has at least ``ENOUGH_ROWS`` rows.
-    """
-    # A slice of a few rows is often the worst by chance.
-    large = [slice_metrics for slice_metrics in scored if slice_metrics.rows >= ENOUGH_ROWS]
-    return Slices(
-        metric=metric,
-        level=LEVEL,
-        smallest=min(scored, key=lambda slice_metrics: slice_metrics.rows, default=None),
-        worst=min(large, key=lambda slice_metrics: slice_metrics.metrics[metric], default=None),
-        slices=scored,
-    )
-
-
 def baseline_metrics(split: SplitPredictions, model: str, predictions: NDArray[Any]) -> dict[str, float]:
     """Return the metrics of a simple model that are defined for it, with the interval of the difference.
 
@@ -423,3 +214,30 @@ def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     if split.clusters is not None:
         metrics[INDEPENDENT_ROWS] = len(np.unique(split.clusters))
     return metrics | spread(split.task, split.values, split.labels)
+
+
+def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:
+    """Return which rows of a split repeat or resemble a row of another split, shape ``(rows,)``.
+
+    Args:
+        folder: ``reports/checks/rows/``, written by the checks of this data.
+        split: Name of the split.
+        rows: Number of its rows.
+    """
+    leaked = np.zeros(rows, dtype=bool)
+    for check in CHECKS_OF_LEAKS:
+        path = folder / f"{check}.parquet"
+        if not path.exists():
+            continue
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(ROW_GROUP, columns=["split", "row", "other_split"]):
+                of_split = pc.equal(batch["split"], split)
+                like_another = pc.not_equal(batch["other_split"], split)
+                numbers = batch["row"].filter(pc.and_(of_split, like_another)).to_numpy()
+                if numbers.max(initial=-1) >= rows:
+                    raise DataError(
+                        f"{path} has rows of other data than the split {split!r}.",
+                        "Run `dvc repro validate`.",
+                    )
+                leaked[numbers] = True
+    return leaked

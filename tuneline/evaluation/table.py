@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     ProbabilityScore = Callable[["ClassProbabilities", NDArray[Any]], float | None]
     """From probabilities and labels of a split to the metric; ``None`` where it is not defined."""
 
-AT_HALF = "macro_f1_at_half"
-"""Key of the macro F1 of labels whose thresholds are 0.5, whatever thresholds the model has."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProbabilityMetric(Metric):
@@ -42,12 +39,6 @@ def _roc_auc(probability: ClassProbabilities, labels: NDArray[Any]) -> float | N
     from tuneline.evaluation.curves import roc_area
 
     return roc_area(probability, labels)
-
-
-def _average_precision(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    from tuneline.evaluation.curves import average_precision
-
-    return average_precision(probability, labels)
 
 
 def _calibration_error(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
@@ -73,56 +64,8 @@ def _log_loss(probability: ClassProbabilities, labels: NDArray[Any]) -> float | 
     return total / labels.size
 
 
-def _brier_score(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    """Return the mean squared distance of the probabilities from the label (Brier 1950).
-
-    For two classes it is half of it, as is usual. Of several labels it is the mean over the labels.
-    """
-    import numpy as np
-
-    from tuneline.evaluation.curves import has_class
-
-    total = 0.0
-    for label in range(probability.classes):
-        distance = probability.of_class(label) - has_class(labels, label)
-        total += float(np.sum(distance**2))
-    score = total / len(labels)
-    if labels.ndim == 2:
-        return score / probability.classes
-    return score / 2 if probability.classes == 2 else score
-
-
-def _macro_f1_at_half(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    """Return the macro F1 of the labels with a probability above 0.5."""
-    import numpy as np
-
-    scores = []
-    for label in range(probability.classes):
-        has_label = labels[:, label] == 1
-        is_predicted = probability.of_class(label) > 0.5
-        total = has_label.sum() + is_predicted.sum()
-        if total > 0:
-            scores.append(2 * (has_label & is_predicted).sum() / total)
-    return float(np.mean(scores)) if scores else None
-
-
 _PROBABILITY_METRICS = (
-    ProbabilityMetric(
-        name="mean_average_precision",
-        kinds=SETS,
-        probability_score=_average_precision,
-    ),
-    ProbabilityMetric(
-        name=AT_HALF,
-        kinds=SETS,
-        probability_score=_macro_f1_at_half,
-    ),
     ProbabilityMetric(name="roc_auc", kinds=CLASSES + SETS, probability_score=_roc_auc),
-    ProbabilityMetric(
-        name="average_precision",
-        kinds=CLASSES,
-        probability_score=_average_precision,
-    ),
     ProbabilityMetric(
         name="log_loss",
         kinds=CLASSES + SETS,
@@ -134,12 +77,6 @@ _PROBABILITY_METRICS = (
         kinds=CLASSES + SETS,
         greater_is_better=False,
         probability_score=_calibration_error,
-    ),
-    ProbabilityMetric(
-        name="brier_score",
-        kinds=CLASSES + SETS,
-        greater_is_better=False,
-        probability_score=_brier_score,
     ),
 )
 ALL_METRICS: Mapping[str, Metric] = {

@@ -147,7 +147,7 @@ def compare_scores(
         labels,
         first_predictions.values,
         second_predictions.values,
-        average=averaging(task, None),
+        average=averaging(task),
         seed=seed,
         clusters=first_predictions.clusters,
     )

@@ -7,7 +7,6 @@ import numpy as np
 
 from tuneline.metrics.scores import compute_metric, prediction_metrics
 from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
-from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.task import Labels, Logits
 
@@ -76,43 +75,16 @@ def _(task: Classification, labels: Labels, predictions: Labels, average: Averag
 
 
 @singledispatch
-def averaging(task: Task, required: Averaging | None) -> Averaging:
-    """Return how a metric of classes is averaged: as ``evaluate.f1`` requires, else as is usual.
-
-    Raises:
-        ParamsError: It cannot be averaged as required.
-    """
-    raise NotImplementedError(task.kind)
-
-
-@averaging.register(Classification)
-def _(task: Classification, required: Averaging | None) -> Averaging:
-    """Return how F1 is averaged: as required, else over class 1 of two classes, or over all of more."""
-    is_binary = task.outputs == 2
-    if required == "binary" and not is_binary:
-        raise ParamsError(
-            f"evaluate.f1: binary is for two classes; the data has {task.outputs}.",
-            "Set it to macro, or to null.",
-        )
-    if required is not None:
-        return required
-    return "binary" if is_binary else "macro"
-
-
-@averaging.register(Multilabel)
-def _(_task: Multilabel, required: Averaging | None) -> Averaging:
-    """Return macro: the metrics of the table say themselves how they average."""
-    if required == "binary":
-        raise ParamsError(
-            "evaluate.f1: binary is for two classes; the data has several labels per row.",
-            "Set it to null.",
-        )
+def averaging(_task: Task) -> Averaging:
+    """Return how F1 of classes is averaged: of two, it is F1 of class 1; of more, the mean over all."""
     return "macro"
 
 
-@averaging.register(Regression)
-def _(_task: Regression, _required: Averaging | None) -> Averaging:
-    """Return ``macro``, whatever is required: no metric of numbers is averaged over classes."""
+@averaging.register(Classification)
+def _(task: Classification) -> Averaging:
+    """Return ``binary`` for two classes."""
+    if task.outputs == 2:
+        return "binary"
     return "macro"
 
 

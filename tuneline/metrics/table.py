@@ -181,30 +181,12 @@ def _label_counts(counts: Floats, labels: LabelSets, predictions: LabelSets) -> 
     return counts @ (has_label & gets_label), counts @ has_label + counts @ gets_label
 
 
-def _samples_f1(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
-    """Return the mean F1 of the rows; a row without labels that gets none has 1."""
-    import numpy as np
-
-    has_label = labels == 1
-    gets_label = predictions == 1
-    both = (has_label & gets_label).sum(axis=1, dtype=np.float64)
-    total = has_label.sum(axis=1, dtype=np.float64) + gets_label.sum(axis=1, dtype=np.float64)
-    f1 = np.where(total > 0, _ratio(2 * both, total), 1.0)
-    return np.asarray(counts @ f1 / counts.sum(axis=1))
-
-
 def _subset_accuracy(
     counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging
 ) -> Floats:
     """Return the share of rows that get exactly their labels."""
     accuracies: Floats = counts @ (labels == predictions).all(axis=1) / counts.sum(axis=1)
     return accuracies
-
-
-def _hamming_loss(counts: Floats, labels: LabelSets, predictions: LabelSets, _average: Averaging) -> Floats:
-    """Return the share of wrong decisions."""
-    losses: Floats = counts @ (labels != predictions).mean(axis=1) / counts.sum(axis=1)
-    return losses
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
@@ -268,23 +250,10 @@ _METRICS = (
         count_score=_micro_f1,
     ),
     Metric(
-        name="samples_f1",
-        kinds=SETS,
-        interval="score",
-        count_score=_samples_f1,
-    ),
-    Metric(
         name="subset_accuracy",
         kinds=SETS,
         interval="score",
         count_score=_subset_accuracy,
-    ),
-    Metric(
-        name="hamming_loss",
-        kinds=SETS,
-        greater_is_better=False,
-        interval="score",
-        count_score=_hamming_loss,
     ),
     Metric(
         name="mse",

@@ -1,14 +1,11 @@
 """Sections ``evaluate``, ``export`` and ``compare``: the metrics, the ONNX models, and their tolerances."""
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tuneline.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
-from tuneline.paths import PROJECT
 
-_LIBRARY_METRIC = re.compile(r"[a-z0-9_]+(:[\w-]+)?", re.ASCII)
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "fp16", "int8"]
 
@@ -19,15 +16,7 @@ class EvaluateParams(Section):
     split: Split = "test"
     """The reported split."""
     metrics: list[str] | None = None
-    """More metrics: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md), and names of the evaluate library,
-    such as ``spearmanr`` or ``glue:mrpc``. ``null``: those of ``tuneline/metrics/table.py``, which need no
-    network.
-    """
-    f1: Literal["binary", "macro"] | None = None
-    """Averaging of F1 over the classes. ``binary``: F1 of class 1, the second of ``data.label_names``.
-
-    ``null``: binary with two classes, macro with more.
-    """
+    """More metrics: functions of the user, ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
     batch_size: Positive = 64
     """Rows per batch, or windows of them; fewer where they have more than 512 tokens."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
@@ -35,24 +24,11 @@ class EvaluateParams(Section):
 
     @property
     def functions(self) -> list[FunctionName]:
-        """The functions among ``metrics``."""
-        texts = [text for text in self.metrics or [] if FunctionName.matches(text)]
-        return [FunctionName.parse("metrics", text) for text in texts]
-
-    @property
-    def library_metrics(self) -> list[str]:
-        """The other entries of ``metrics``: NAME or NAME:CONFIG of the evaluate library."""
-        return [text for text in self.metrics or [] if not FunctionName.matches(text)]
+        """The functions that ``metrics`` names."""
+        return [FunctionName.parse("metrics", text) for text in self.metrics or []]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for text in self.library_metrics:
-            if not _LIBRARY_METRIC.fullmatch(text):
-                raise ValueError(
-                    f"metrics: {text!r} is neither a function of {PROJECT}/ nor a name of the evaluate"
-                    " library, such as 'spearmanr'; a path or another's metric would be code that no commit"
-                    f" has: load it in a function, {PROJECT}/FILE.py:FUNCTION"
-                )
         names = [name.function for name in self.functions]
         for name in names:
             if names.count(name) > 1:

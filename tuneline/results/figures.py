@@ -18,10 +18,8 @@ from tuneline.promises import CERTAINTY
 from tuneline.promises.abstention import Abstention, observed_risks
 from tuneline.reports.page import BAD, DASHED, FIGURE_WIDTH, FIRST, GRID, MUTED, SECOND, canvas, to_svg
 from tuneline.repository.dvc import Lock
-from tuneline.repository.git import PreviousResult
 from tuneline.results.answers import ModelPromises
-from tuneline.results.predictions import Cooccurrence, Headline, ReportedPredictions
-from tuneline.results.task_words import error_figure
+from tuneline.results.predictions import Headline, ReportedPredictions
 from tuneline.results.verdict.facts import read_curve
 from tuneline.words.titles import title_of
 
@@ -38,24 +36,17 @@ FEWEST_ROWS_OF_RISK = 30
 """Rows from which on the share of wrong answers is drawn."""
 
 
-def read_columns(path: Path, suffix: str | None = None) -> Columns | None:
+def read_columns(path: Path) -> Columns | None:
     """Return the columns of a file as ``read_curve`` does, as arrays; ``None`` if it has none."""
-    curve = read_curve(path, suffix)
+    curve = read_curve(path)
     if not curve:
         return None
     return {name: np.array(values) for name, values in curve.items()}
 
 
-def draw_loss(
-    training: Columns, validation: Columns | None, best_step: float | None, previous: Columns | None = None
-) -> Markup:
+def draw_loss(training: Columns, validation: Columns | None, best_step: float | None) -> Markup:
     """Draw training and validation loss over steps, with the step that was kept."""
     with canvas() as (figure, axes):
-        # previous result, behind the present one
-        if previous is not None:
-            smoothed = running_mean(previous["loss"])
-            axes.plot(previous["step"], smoothed, color=MUTED, linewidth=1.2, label="previous")
-
         # training
         steps = training["step"]
         losses = training["loss"]
@@ -100,23 +91,6 @@ def running_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return means
 
 
-def draw_over_steps(training: Columns, column: str, name: str, unit: str, colour: str) -> Markup:
-    """Draw a column of the training log over steps, from 0 upwards."""
-    with canvas() as (figure, axes):
-        axes.plot(training["step"], training[column], color=colour, linewidth=1.4)
-        axes.set(xlabel="step", ylabel=unit, ylim=(0, None))
-        if axes.get_ylim()[1] < 0.01:  # "0.00002" would widen the axis: as with a learning rate
-            axes.yaxis.set_major_formatter(_format_exponent)
-        return to_svg(figure, name, f"{column.replace('_', ' ').capitalize()} over steps")
-
-
-def _format_exponent(value: float, _position: float) -> str:
-    """Return a number as ``2e-5``: without a leading zero of the exponent, and without ``.0``."""
-    if not value:
-        return "0"
-    return f"{value:.1e}".replace("e-0", "e-").replace(".0", "")
-
-
 def draw_validation_metric(validation: Columns, name: str, best_step: float | None) -> Markup:
     """Draw the metric by which the kept step was chosen, with its best evaluation circled if known."""
     steps = validation["step"]
@@ -136,19 +110,12 @@ def draw_validation_metric(validation: Columns, name: str, best_step: float | No
         return to_svg(figure, "validation", f"Validation {name} over steps")
 
 
-def _draw_curve(
-    curve: Columns, previous: Columns | None = None, *, x: str, y: str, name: str, title: str
-) -> Markup:
+def _draw_curve(curve: Columns, *, x: str, y: str, name: str, title: str) -> Markup:
     with canvas() as (figure, axes):
-        # Later artists cover earlier ones: the present curve is drawn last.
         if name == "roc":
             _draw_diagonal(axes)
         axes.fill_between(curve[x], curve[y], color=FIRST, alpha=0.08, linewidth=0)
-        if previous is not None:
-            axes.plot(previous[x], previous[y], color=MUTED, linewidth=1.2, label="previous")
-        axes.plot(curve[x], curve[y], color=FIRST, label="current")
-        if previous is not None:
-            axes.legend(loc="lower right" if name == "roc" else "lower left")
+        axes.plot(curve[x], curve[y], color=FIRST)
         unit_square(axes, x.replace("_", " "), y.replace("_", " "))
         return to_svg(figure, name, title)
 
@@ -184,7 +151,7 @@ def unit_square(axes: "Axes", x: str, y: str) -> None:
     )
 
 
-def draw_calibration(bins: Columns, _: Columns | None = None) -> Markup:
+def draw_calibration(bins: Columns) -> Markup:
     """Draw the reliability diagram: accuracy over confidence.
 
     The area of a dot is proportional to the rows of its bin.
@@ -255,7 +222,7 @@ def draw_confidence(predictions: ReportedPredictions) -> Markup:
         return to_svg(figure, "confidence", "Rows by confidence, correct and wrong predictions")
 
 
-def draw_scatter(points: Columns, _: Columns | None = None) -> Markup:
+def draw_scatter(points: Columns) -> Markup:
     """Draw predicted over actual numbers."""
     actual = points["actual"]
     predicted = points["predicted"]
@@ -281,68 +248,11 @@ def draw_residuals(predictions: ReportedPredictions) -> Markup:
 def draw_predictions(predictions: ReportedPredictions) -> dict[str, Markup]:
     """Return the figures that need the predictions of every row, by name.
 
-    They are the histogram of the errors, confidence of classes or residuals of numbers, and which labels
-    occur together where a row has several.
+    It is the histogram of the errors: confidence of classes, or residuals of numbers.
     """
-    drawn_by = {"confidence": draw_confidence, "residuals": draw_residuals}
-    name = error_figure(predictions.task)
-    figures = {name: drawn_by[name](predictions)}
-    together = Cooccurrence.of(predictions)
-    if together is not None:
-        figures |= draw_cooccurrence(together)
-    return figures
-
-
-SHOWN_NAME = 14
-"""Characters of a label's name in the figure of labels that occur together."""
-WIDEST_DOT = 0.9
-"""Diameter of the dot of all rows there, in distances of two labels."""
-
-
-def draw_cooccurrence(together: Cooccurrence) -> dict[str, Markup]:
-    """Return two figures of which labels occur together, by name: in the labels, and in the predictions."""
-    return {
-        "together_labels": _draw_together(
-            together.names, together.labelled, FIRST, "together_labels", "Labels that rows have together"
-        ),
-        "together_predictions": _draw_together(
-            together.names,
-            together.predicted,
-            SECOND,
-            "together_predictions",
-            "Labels that the model gives together",
-        ),
-    }
-
-
-def _draw_together(
-    names: Sequence[str], rows: NDArray[np.float64], colour: str, name: str, title: str
-) -> Markup:
-    """Draw for each label, in a row, the share of its rows that have each other label, as the area of a dot.
-
-    ``rows`` has the rows with both labels, ``(labels, labels)``, and the rows with a label on the diagonal.
-    """
-    from matplotlib.patches import Circle
-
-    with_label = np.diag(rows)[:, None]
-    shares = np.divide(rows, with_label, out=np.zeros_like(rows), where=with_label > 0)
-    np.fill_diagonal(shares, 0.0)
-    shown = []
-    for label in names:
-        shown.append(label if len(label) <= SHOWN_NAME else f"{label[: SHOWN_NAME - 1]}…")
-
-    with canvas((FIGURE_WIDTH, FIGURE_WIDTH)) as (figure, axes):
-        for down, across in np.argwhere(shares > 0).tolist():
-            radius = WIDEST_DOT / 2 * np.sqrt(shares[down, across])
-            axes.add_patch(Circle((across, down), radius, color=colour, alpha=0.8, linewidth=0))
-
-        last = len(names) - 0.5
-        axes.set(xlim=(-0.5, last), ylim=(last, -0.5), aspect="equal")
-        axes.set_xticks(range(len(names)), shown, rotation=90)
-        axes.set_yticks(range(len(names)), shown)
-        axes.xaxis.tick_top()
-        axes.spines[["left", "bottom"]].set_visible(False)
-        return to_svg(figure, name, title)
+    if predictions.task.has_classes:
+        return {"confidence": draw_confidence(predictions)}
+    return {"residuals": draw_residuals(predictions)}
 
 
 class _HeadlineRow(NamedTuple):
@@ -397,7 +307,7 @@ def draw_headline(headline: Headline) -> Markup:
         )
 
 
-CURVES: dict[str, Callable[[Columns, Columns | None], Markup]] = {
+CURVES: dict[str, Callable[[Columns], Markup]] = {
     "precision_recall": draw_precision_recall,
     "roc": draw_roc,
     "calibration": draw_calibration,
@@ -413,26 +323,15 @@ def draw_figures(
     predictions: ReportedPredictions | None,
     promises: ModelPromises | None,
 ) -> dict[str, Markup]:
-    """Return every figure whose data exist, by name.
-
-    Curves of the previous result are drawn too if DVC's cache has them.
-    """
+    """Return every figure whose data exist, by name."""
     figures = {}
-    previous = None
     if headline is not None:
-        previous = headline.previous
         figures["headline"] = draw_headline(headline)
-    figures |= _draw_training(root, lock, previous)
-
-    # Curves of other rows, or of another metric, are no comparison.
-    comparable = None
-    if previous is not None and previous.comparable:
-        comparable = previous
+    figures |= _draw_training(root, lock)
     for name, draw in CURVES.items():
-        path = PLOTS / f"evaluation/{name}.csv"
-        curve = read_columns(root / path)
+        curve = read_columns(root / PLOTS / f"evaluation/{name}.csv")
         if curve is not None:  # None for the curves of the other task
-            figures[name] = draw(curve, _read_previous(comparable, path))
+            figures[name] = draw(curve)
 
     if predictions is not None and len(predictions.labels):
         figures |= draw_predictions(predictions)
@@ -441,18 +340,8 @@ def draw_figures(
     return figures
 
 
-def _read_previous(previous: PreviousResult | None, path: Path) -> Columns | None:
-    if previous is None:
-        return None
-    cached = previous.file(path.as_posix())
-    if cached is None:
-        return None
-    return read_columns(cached, path.suffix)  # a file in the cache has no suffix of its own
-
-
-def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> dict[str, Markup]:
-    path = PLOTS / "training/loss.tsv"
-    curve = read_columns(root / path)
+def _draw_training(root: Path, lock: Lock) -> dict[str, Markup]:
+    curve = read_columns(root / PLOTS / "training/loss.tsv")
     if curve is None:
         return {}
     validation = read_columns(root / PLOTS / "training/validation.tsv")
@@ -463,12 +352,7 @@ def _draw_training(root: Path, lock: Lock, previous: PreviousResult | None) -> d
     kept_step = None
     if keeps_best:
         kept_step = best_step
-    figures = {"loss": draw_loss(curve, validation, kept_step, _read_previous(previous, path))}
-
-    # rate, and gradient norm where it was logged
-    figures["rate"] = draw_over_steps(curve, "learning_rate", "rate", "learning rate", FIRST)
-    if "gradient_norm" in curve:
-        figures["norm"] = draw_over_steps(curve, "gradient_norm", "norm", "norm before clipping", MUTED)
+    figures = {"loss": draw_loss(curve, validation, kept_step)}
 
     # metric of validation, which one evaluation does not make a curve of
     if validation is not None and len(validation["step"]) > 1:

@@ -1,5 +1,6 @@
-"""The largest errors of a model, and what they are called, by kind of task."""
+"""What the page shows of a kind of task: the largest errors and their names, and notes."""
 
+from collections.abc import Mapping
 from functools import singledispatch
 
 import numpy as np
@@ -7,24 +8,19 @@ from numpy.typing import NDArray
 
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.tasks import Classification, Multilabel, Regression, Task
-from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import likelihoods
 from tuneline.tasks.task import Labels, Logits
 
 
 @singledispatch
-def errors_note(task: Task) -> str:
-    """TODO."""
-    raise NotImplementedError(task.kind)
-
-
-@errors_note.register(Classification)
-def _(_task: Classification) -> str:
+def errors_note(_task: Task) -> str:
+    """Return what the listed errors are, in words; empty where the title says it."""
     return ""
 
 
 @errors_note.register(Multilabel)
 def _(_task: Multilabel) -> str:
+    """Say what an error of a set is."""
     return (
         "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label that"
         " the model is surest of."
@@ -33,40 +29,26 @@ def _(_task: Multilabel) -> str:
 
 @errors_note.register(Regression)
 def _(_task: Regression) -> str:
+    """Say what the errors of numbers are."""
     return "The predictions farthest from their labels."
 
 
 @singledispatch
-def error_size(task: Task) -> str:
-    """TODO."""
-    raise NotImplementedError(task.kind)
-
-
-@error_size.register(NamedClasses)
-def _(_task: NamedClasses) -> str:
+def error_size(_task: Task) -> str:
+    """Return the name of the size of an error."""
     return "confidence"
 
 
 @error_size.register(Regression)
 def _(_task: Regression) -> str:
+    """Return the name of a distance."""
     return "error"
 
 
-@singledispatch
 def error_size_text(task: Task, size: float) -> str:
-    """Return one of ``error_sizes`` with its name, as people read it."""
-    raise NotImplementedError(task.kind)
-
-
-@error_size_text.register(NamedClasses)
-def _(_task: NamedClasses, size: float) -> str:
-    """Return a probability in percent."""
-    return f"confidence {100 * size:.1f} %"
-
-
-@error_size_text.register(Regression)
-def _(_task: Regression, size: float) -> str:
-    """Return a difference with three digits."""
+    """Return one of ``error_sizes`` with its name, as people read it: a probability in percent."""
+    if error_size(task) == "confidence":
+        return f"confidence {100 * size:.1f} %"
     return f"error {size:.3g}"
 
 
@@ -102,17 +84,43 @@ def _(task: Regression, logits: Logits, labels: Labels) -> NDArray[np.float64]:
     return np.asarray(np.abs(task.predictions(logits) - labels), dtype=np.float64)
 
 
-@singledispatch
 def errors_title(task: Task) -> str:
     """Return the title of the list of errors, the largest first."""
-    raise NotImplementedError(task.kind)
-
-
-@errors_title.register(NamedClasses)
-def _(_task: NamedClasses) -> str:
-    return "Most confident errors"
-
-
-@errors_title.register(Regression)
-def _(_task: Regression) -> str:
+    if error_size(task) == "confidence":
+        return "Most confident errors"
     return "Largest errors"
+
+
+@singledispatch
+def curves_note(_task: Task) -> str:
+    """What the curves of precision, ROC and calibration are of, in words; empty where it is clear."""
+    return ""
+
+
+@curves_note.register(Classification)
+def _(task: Classification) -> str:
+    """With two classes, the curves are of class 1."""
+    if task.outputs <= 2:
+        return ""
+    return "Curves are means over the classes, each against the rest."
+
+
+@curves_note.register(Multilabel)
+def _(_task: Multilabel) -> str:
+    """The curves are of labels, and calibration is of all decisions."""
+    return (
+        "Curves are means over the labels. Calibration compares the probability of each label with how"
+        " often rows have it."
+    )
+
+
+@singledispatch
+def thresholds_by_name(_task: Task) -> Mapping[str, float]:
+    """The probability above which a row gets a class, by class name; empty where classes compete."""
+    return {}
+
+
+@thresholds_by_name.register(Multilabel)
+def _(task: Multilabel) -> Mapping[str, float]:
+    """The threshold of each label, 0.5 if none was chosen."""
+    return dict(zip(task.names, task.cuts.tolist(), strict=True))

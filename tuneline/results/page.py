@@ -1,11 +1,8 @@
 """The report on the model: the page ``reports/index.html`` and the model card.
 
-The page is one file without scripts or network access.
-
-The latency of exported models is measured while the report is written, because it is a property of the
-machine, not of the model. The card has metrics and a commit that are known only after training. It is
-therefore not in the out ``models/classifier``, whose hash DVC records when training ends; it is uploaded
-together with that folder.
+The page is one file without scripts or network access. The card has metrics and a commit that are known only
+after training. It is therefore not in the out ``models/classifier``, whose hash DVC records when training
+ends; it is uploaded together with that folder.
 """
 
 import json
@@ -18,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 from markupsafe import Markup
 
 from tuneline.core.base_source import BaseSource
-from tuneline.core.hashes import file_hash
 from tuneline.core.outs_key import outs_key
 from tuneline.core.raw_source import RawSource
-from tuneline.core.records import Record, Timing
-from tuneline.core.tables import SplitReader, split_files
-from tuneline.core.written_records import write_record
+from tuneline.core.records import Metrics, Timing
+from tuneline.core.tables import SplitReader
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips
 from tuneline.onnx.records import ExportRecord
@@ -33,12 +28,12 @@ from tuneline.paths import (
     BASE_RECORD,
     CHECKS,
     COMPARISON,
+    METRICS,
     ONNX,
     PREDICTIONS,
     RAW,
     REPORTS,
     TIMING,
-    TOKENIZED,
 )
 from tuneline.reports.checks import Checks
 from tuneline.repository.dvc import Lock, read_lock
@@ -53,14 +48,13 @@ from tuneline.repository.git import (
     registered,
     result_key,
 )
-from tuneline.results import latency
 from tuneline.results.answers import ModelPromises
 from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
+from tuneline.results.largest_errors import curves_note
 from tuneline.results.predictions import (
     ClassMetrics,
     Confusion,
-    Cooccurrence,
     Headline,
     ModelError,
     ReportedPredictions,
@@ -68,7 +62,6 @@ from tuneline.results.predictions import (
     largest_errors,
 )
 from tuneline.results.rendering import metric_names, page_templates, render_report, tiles_of
-from tuneline.results.task_words import curves_note
 from tuneline.results.verdict.facts import RunFacts, is_frozen
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
@@ -82,62 +75,9 @@ if TYPE_CHECKING:
 PAGE = Path("reports/index.html")
 CARD = Path("reports/model_card.md")
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER_PATH, "models/onnx")
-LATENCY_FILE = TIMING / "latency.json"
-BATCH_SIZES = (1, 32)
-SECONDS = 1.5
-"""Duration of a measurement of latency, for each model and batch size."""
 MAX_FLIPS = 10
 TASK_TYPE = "text-classification"
 """Name of the task on the Hub, also for a regression."""
-
-
-class Latencies(Record):
-    """All measurements on this machine: ``reports/timing/latency.json``."""
-
-    threads: int
-    """Threads of ONNX Runtime."""
-    models: str
-    """SHA-256 of ``export.json``, which names the hashes of the models that were measured."""
-    measured: Mapping[str, Sequence[latency.Latency]]
-    """For each precision, such as ``int8``, and each batch size."""
-
-
-def measure_latencies(root: Path, split: str) -> Latencies | None:
-    """Measure the latency of every exported model on rows of the reported split for a few seconds.
-
-    The result is written to ``reports/timing/latency.json``. Without models or rows, there is nothing to
-    measure: ``None``.
-    """
-    from tuneline.core.machine import threads
-    from tuneline.model.tokenized_splits import TokenizedSplit
-    from tuneline.onnx.session import OnnxClassifier
-
-    record = UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD)
-    if record is None or not record.models or not split_files(root / TOKENIZED, split):
-        return None
-    # These rows are the ones that the metrics are of: their lengths are as in use.
-    data = TokenizedSplit.read(SplitReader.open(root / TOKENIZED, split, made_by="tokenize"))
-
-    measured = {}
-    for precision in record.models:
-        classifier = OnnxClassifier.exported(root / ONNX, precision)
-        measured[precision] = [
-            latency.measure_latency(classifier, data, size, record.pad_token_id, SECONDS)
-            for size in BATCH_SIZES
-        ]
-
-    latencies = Latencies(threads=threads(), models=file_hash(root / ONNX / EXPORT_RECORD), measured=measured)
-    write_record(root / LATENCY_FILE, latencies)
-    return latencies
-
-
-def read_latency(root: Path) -> Latencies | None:
-    """Return the last measurement; ``None`` if there is none, or it is of other models."""
-    latencies = Latencies.read_if_valid(root / LATENCY_FILE)
-    export = root / ONNX / EXPORT_RECORD
-    if latencies is None or not export.exists() or latencies.models != file_hash(export):
-        return None
-    return latencies
 
 
 @dataclass(frozen=True)
@@ -228,7 +168,6 @@ class Report:
         params: Parameters of the run, by dotted key.
         classes: The metrics of each class on the reported split; empty for numbers.
         confusion: The confusion matrix, where a row has one class.
-        cooccurrence: Which labels occur together, where a row has several.
         curves_note: What the curves are of, in words.
         errors: The largest errors on the reported split.
         key: Key of the result, by which a page of another one is known.
@@ -249,7 +188,6 @@ class Report:
     headline: Headline | None
     classes: list[ClassMetrics]
     confusion: Confusion | None
-    cooccurrence: Cooccurrence | None
     curves_note: str
     errors: list[ModelError]
     slices: Slices | None
@@ -260,7 +198,6 @@ class Report:
     export_is_stale: bool
     export: UsageRecord | None
     flips: Mapping[str, Sequence[Flip]]
-    latencies: Latencies | None
     provenance: Provenance
     promises: ModelPromises | None
     figures: dict[str, Markup]
@@ -328,7 +265,7 @@ class Report:
         return tiles_of(self.metrics, self.headline.name, before)
 
 
-def read_report(root: Path, reference: str | None = None, latencies: Latencies | None = None) -> Report:
+def read_report(root: Path, reference: str | None = None) -> Report:
     """Read everything that the report shows.
 
     It compares with a commit, by default the newest with other metrics.
@@ -340,7 +277,7 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     predictions = ReportedPredictions.read(root / PREDICTIONS)
     previous = None
     if run.evaluated:
-        previous = find_previous(root, run.evaluated, reference)
+        previous = find_previous(root, Metrics.read_values(root / METRICS / "evaluate.json"), reference)
     top = headline(run.evaluated, params, predictions, previous, run.is_frozen)
     if top and top.stale:
         predictions = None
@@ -348,7 +285,6 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     # predictions
     classes: list[ClassMetrics] = []
     confusion = None
-    cooccurrence = None
     about_curves = ""
     errors: list[ModelError] = []
     errors_note = ""
@@ -356,7 +292,6 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
     if predictions is not None:
         classes = predictions.classes
         confusion = Confusion.of(predictions)
-        cooccurrence = Cooccurrence.of(predictions)
         about_curves = curves_note(predictions.task)
         errors = largest_errors(predictions, raw, list(params.get("data.text_columns") or []))
         errors_note = predictions.about_errors
@@ -377,7 +312,6 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         headline=top,
         classes=classes,
         confusion=confusion,
-        cooccurrence=cooccurrence,
         curves_note=about_curves,
         errors=errors,
         slices=Slices.read_if_valid(root / REPORTS / "slices.json"),
@@ -388,7 +322,6 @@ def read_report(root: Path, reference: str | None = None, latencies: Latencies |
         export_is_stale=export_is_stale,
         export=UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD),
         flips=flips,
-        latencies=latencies,
         provenance=Provenance.read(root, lock, with_export=not export_is_stale),
         figures=draw_figures(root, lock, top, predictions, promises),
         promises=promises,

@@ -1,7 +1,4 @@
-"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors.
-
-Where a row has several labels, there is no confusion matrix, but which labels occur together.
-"""
+"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +17,7 @@ from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired
 from tuneline.paths import PREDICTIONS
 from tuneline.predictions.files import PredictedLogits, read_logits
 from tuneline.repository.git import PreviousResult
-from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note
-from tuneline.results.task_words import thresholds_by_name
+from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note, thresholds_by_name
 from tuneline.results.verdict.facts import PRIMARY_METRICS, rivals
 from tuneline.results.verdict.rules import judge_errors
 from tuneline.results.verdict.words import statement
@@ -30,9 +26,6 @@ from tuneline.words.label_texts import label_text
 from tuneline.words.titles import title_of
 
 MAX_CONFUSED_PAIRS = 15
-MAX_TOGETHER = 16
-"""Most labels of the figure of labels that occur together: the names of more would overlap."""
-MAX_PAIRS_TOGETHER = 10
 MAX_ERRORS = 20
 
 
@@ -155,67 +148,6 @@ class Confusion:
     def fraction(self, label: int, predicted: int) -> float:
         """Return the fraction of a label's rows with the given prediction; 0 for a label without rows."""
         return _quotient(self.counts[label, predicted], self.counts[label].sum()) or 0.0
-
-
-@dataclass(frozen=True)
-class LabelPair:
-    """Two labels, and the number of rows that have both, and that get both."""
-
-    first: str
-    second: str
-    labelled: int
-    predicted: int
-
-
-@dataclass(frozen=True)
-class Cooccurrence:
-    """How often labels occur together, of the most frequent labels.
-
-    ``labelled`` and ``predicted`` are the rows that have, and that get, both labels, ``(labels, labels)``;
-    the diagonal has the rows with a label at all. ``pairs`` has the most frequent pairs.
-    """
-
-    names: Sequence[str]
-    labelled: Floats
-    predicted: Floats
-    pairs: list[LabelPair]
-
-    @classmethod
-    def of(cls, predictions: ReportedPredictions) -> Self | None:
-        """Return which labels occur together; ``None`` unless a row has several labels."""
-        task = predictions.task
-        if task.one_class or not task.class_names:
-            return None
-        predicted_sets = predictions.predicted
-
-        # the most frequent labels, in the order of their ids
-        rows = predictions.labels.sum(axis=0, dtype=np.int64) + predicted_sets.sum(axis=0, dtype=np.int64)
-        frequent = np.sort(np.argsort(-rows, kind="stable")[:MAX_TOGETHER])
-        names = [task.class_names[index] for index in frequent]
-        labelled = _rows_together(predictions.labels[:, frequent])
-        predicted = _rows_together(predicted_sets[:, frequent])
-
-        # pairs, above the diagonal because a matrix is symmetric
-        either = np.triu(np.maximum(labelled, predicted), k=1)
-        pairs = []
-        for index in np.argsort(-either, axis=None, kind="stable")[:MAX_PAIRS_TOGETHER]:
-            first, second = np.unravel_index(index, either.shape)
-            if either[first, second] > 0:
-                pairs.append(
-                    LabelPair(
-                        names[first],
-                        names[second],
-                        labelled=int(labelled[first, second]),
-                        predicted=int(predicted[first, second]),
-                    )
-                )
-        return cls(names, labelled, predicted, pairs)
-
-
-def _rows_together(sets: NDArray[Any]) -> Floats:
-    """Return the number of rows that have both of two labels, given 0 or 1 for each label."""
-    numbers = sets.astype(np.float64)  # a product of int8 overflows
-    return numbers.T @ numbers
 
 
 def _quotient(part: float, whole: float) -> float | None:
@@ -425,6 +357,6 @@ def interval_of(
 
 
 def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
-    average = averaging(predictions.task, params.get("evaluate.f1"))
+    average = averaging(predictions.task)
     seed = int(params.get("seed") or 0)
     return {"average": average, "seed": seed, "clusters": predictions.clusters}

@@ -142,7 +142,7 @@ def winner(root: Path, name: str, record: SweepRecord) -> Winner | None:
         metric,
         first.labels,
         [[seed.values for seed in seeds] for seeds in predictions],
-        average=averaging(first.task, None),
+        average=averaging(first.task),
         clusters=first.clusters,
     )
     same = tuple(compared[index] for index in selection.indistinguishable)

@@ -13,19 +13,13 @@ METRIC_TITLES: Mapping[str, str] = {
     "spearmanr": "Spearman's rho",
     "macro_f1": "Macro F1",
     "micro_f1": "Micro F1",
-    "samples_f1": "F1 of a row, mean",
     "subset_accuracy": "Rows exactly right",
-    "hamming_loss": "Hamming loss",
     "mse": "Mean squared error",
     "mae": "Mean absolute error",
     "loss": "Loss",
-    "mean_average_precision": "Average precision",
     "roc_auc": "Area under ROC",
-    "average_precision": "Average precision",
     "log_loss": "Log loss of the probabilities",
     "calibration_error": "Calibration error",
-    "brier_score": "Brier score",
-    "macro_f1_at_half": "Macro F1 at 0.5",
 }
 """Title of each metric, by name."""
 HUB_NAMES: Mapping[str, str] = {

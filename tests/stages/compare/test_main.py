@@ -91,11 +91,9 @@ def test_models_that_agree_with_the_trained_model_are_published_unchanged(projec
     assert result["fp32_max_abs_diff"] < 1e-5
     assert result["fp32_agreement"] == 1
     assert 0.8 <= result["int8_agreement"] <= 1
-    assert (
-        result[f"int8_{metric}_drop_low"]
-        <= result[f"int8_{metric}_drop"]
-        <= result[f"int8_{metric}_drop_high"]
-    )
+    compared = report(project)["models"]["int8"]
+    low, high = compared[f"{metric}_drop_low"], compared[f"{metric}_drop_high"]
+    assert low <= result[f"int8_{metric}_drop"] <= high
     assert result["fp32_published"] == result["int8_published"] == 1
 
 
@@ -217,7 +215,7 @@ def test_weights_in_8_bits_are_not_published_on_any_processor(in_8_bits):
     (violation,) = report(in_8_bits)["models"]["int8"]["violations"]
     assert "more than 16 bits hold (32,767)" in violation
     assert "set export.int8.reduce_range: true" in violation
-    assert (metrics(in_8_bits)["int8_can_saturate"], metrics(in_8_bits)["int8_published"]) == (1, 0)
+    assert metrics(in_8_bits)["int8_published"] == 0
 
 
 @ONE_TASK
@@ -235,7 +233,6 @@ def test_weights_in_8_bits_are_published_if_saturation_is_allowed(in_8_bits):
 
 def test_default_int8_model_cannot_saturate(project):
     main()
-    assert metrics(project)["int8_can_saturate"] == 0
     saturation = report(project)["models"]["int8"]["saturation"]
     assert saturation.pop("largest_sum") <= 32_640
     assert saturation == {"possible": False, "sums": 0, "saturated": 0}

@@ -1,12 +1,11 @@
 import csv
-import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from stages.evaluate.__main__ import read_origin, write_plots, write_rows
+from stages.evaluate.__main__ import write_plots, write_rows
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.evaluation import SCATTERED
@@ -20,22 +19,6 @@ FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", 
 def raw(tmp_path):
     write_raw(tmp_path / "test.parquet", [["a", "b"], ["c", "d"]])
     return SplitReader.open(tmp_path, "test", "download")
-
-
-def test_read_origin_reads_source_json(raw, tmp_path):
-    source = tmp_path / "source.json"
-    assert read_origin(raw, source)[0] == ""
-    source.write_text(
-        json.dumps(
-            {
-                "source": "hub",
-                "splits": {"test": {"from": "a+b", "rows": 2, "left_out": 0}},
-                "label_names": None,
-            }
-        )
-    )
-    specification, positions = read_origin(raw, source)
-    assert (specification, positions.tolist()) == ("a+b", [0, 1])
 
 
 def rows(path):

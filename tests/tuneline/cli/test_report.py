@@ -6,8 +6,8 @@ from tuneline.results.page import PAGE
 
 
 def report(*options):
-    """Run ``tuneline report`` without measuring the latency."""
-    return CliRunner().invoke(app, ["report", "--no-latency", *options])
+    """Run ``tuneline report``."""
+    return CliRunner().invoke(app, ["report", *options])
 
 
 def test_report_writes_page_and_model_card_and_prints_their_paths(project):

@@ -155,7 +155,7 @@ def test_show_describes_exported_models_outside_their_project(project, tmp_path_
     assert "trained on  cuda, bf16, 2 processes (MULTI_GPU)" in output
 
 
-@pytest.mark.parametrize("words", [["show"], ["report", "--no-latency"]])
+@pytest.mark.parametrize("words", [["show"], ["report"]])
 def test_invalid_parameters_are_an_error_after_the_result(project, words):
     (project.root / "params.yaml").write_text("seed: 1\n<<<<<<< HEAD\n")
     done = runner.invoke(app, words)
@@ -172,7 +172,7 @@ def test_show_refuses_a_folder_without_exported_models(tmp_path):
 def test_command_start_imports_neither_torch_nor_transformers(project):
     code = (
         "import sys\nfrom tuneline.cli import app\n"
-        "for words in (['show'], ['doctor', '--help'], ['init', '--help'], ['report', '--no-latency']):\n"
+        "for words in (['show'], ['doctor', '--help'], ['init', '--help'], ['report']):\n"
         "    app(words, standalone_mode=False)\n"
         "    heavy = {'torch', 'transformers', 'datasets', 'great_expectations'} & set(sys.modules)\n"
         "    assert not heavy, (words, heavy)\n"

@@ -59,9 +59,6 @@ def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, d
     assert curves.roc_area(probability, labels) == pytest.approx(
         metrics.roc_auc_score(labels, score), abs=1e-12
     )
-    assert curves.average_precision(probability, labels) == pytest.approx(
-        metrics.average_precision_score(labels, score), abs=1e-12
-    )
 
 
 @pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
@@ -89,7 +86,6 @@ def test_rows_of_one_class_have_no_curve_and_no_area():
     labels = np.zeros(20, dtype=np.int64)
     assert [len(column) for column in curves.roc_curve(probability, labels).values()] == [0, 0]
     assert curves.roc_area(probability, labels) is None
-    assert curves.average_precision(probability, labels) is None
 
 
 @settings(max_examples=50)

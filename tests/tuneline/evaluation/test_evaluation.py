@@ -1,14 +1,12 @@
 import numpy as np
 import pytest
 
-from tuneline.evaluation.evaluation import SCATTERED, evaluate_predictions, plot_columns, text_slices
-from tuneline.evaluation.scoring import ENOUGH_ROWS
-from tuneline.params import EvaluateParams
+from tuneline.evaluation.evaluation import SCATTERED, evaluate_predictions, plot_columns
+from tuneline.evaluation.slices import ENOUGH_ROWS, length_slices
 from tuneline.predictions.files import PredictedLogits
 from tuneline.tasks import Classification, Multilabel, Regression
 
 PAIR = Classification(("no", "yes"))
-SETTINGS = EvaluateParams()
 ROWS = 4 * ENOUGH_ROWS
 LABELS = np.arange(ROWS) % 2
 LENGTHS = np.arange(ROWS)
@@ -21,14 +19,11 @@ def predictions(wrong: int, clusters: np.ndarray | None = None) -> PredictedLogi
     return PredictedLogits(LABELS, np.eye(2, dtype=np.float32)[predicted] * 4, PAIR, clusters)
 
 
-def slices(pairs: bool = False):
-    texts = [[["one text"] * ROWS, ["one other text"] * ROWS]]
-    return text_slices(LENGTHS, texts, LABELS, PAIR, pairs=pairs)
-
-
 def test_evaluation_has_the_metrics_of_the_model_and_of_the_simple_models_and_the_worst_slice():
     baselines = {"majority": np.zeros_like(LABELS)}
-    result = evaluate_predictions(SETTINGS, predictions(wrong=8), slices(), baselines, seed=0, metric=None)
+    result = evaluate_predictions(
+        predictions(wrong=8), length_slices(LENGTHS), baselines, seed=0, metric=None
+    )
     assert result.metrics["accuracy"] == pytest.approx(0.9)
     assert result.metrics["majority_accuracy"] == pytest.approx(0.5)
     assert {"accuracy_low", "accuracy_over_majority_low", "loss", "rows"} <= result.metrics.keys()
@@ -40,7 +35,7 @@ def test_evaluation_without_leaked_rows_is_repeated_for_the_simple_models():
     leaked = np.arange(ROWS) < 8
     baselines = {"majority": np.zeros_like(LABELS)}
     result = evaluate_predictions(
-        SETTINGS, predictions(wrong=8), slices(), baselines, seed=0, metric="accuracy", leaked=leaked
+        predictions(wrong=8), length_slices(LENGTHS), baselines, seed=0, metric="accuracy", leaked=leaked
     )
     assert result.metrics["leaked_rows"] == 8
     assert result.metrics["accuracy_without_leaks"] == 1
@@ -49,15 +44,8 @@ def test_evaluation_without_leaked_rows_is_repeated_for_the_simple_models():
 
 def test_evaluation_counts_the_clusters_of_the_rows():
     clusters = np.arange(ROWS) // 2
-    result = evaluate_predictions(SETTINGS, predictions(8, clusters), slices(), {}, seed=0, metric=None)
+    result = evaluate_predictions(predictions(8, clusters), length_slices(LENGTHS), {}, seed=0, metric=None)
     assert result.metrics["clusters"] == ROWS / 2
-
-
-@pytest.mark.parametrize(
-    ("pairs", "properties"), [(False, {"length", "label"}), (True, {"length", "overlap", "label"})]
-)
-def test_pairs_are_sliced_by_the_words_that_they_share(pairs, properties):
-    assert {row_slice.by for row_slice in slices(pairs)} == properties
 
 
 CURVES = {"roc", "precision_recall", "calibration"}

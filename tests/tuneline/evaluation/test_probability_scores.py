@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import (
     accuracy_score,
-    average_precision_score,
-    brier_score_loss,
     f1_score,
-    hamming_loss,
     log_loss,
+    roc_auc_score,
 )
 
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.evaluation.probability_scores import probability_scores
+from tuneline.evaluation.probability_scores import probability_scores, spread
 from tuneline.metrics.judging import mean_loss
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.tasks import Multilabel
@@ -26,15 +24,23 @@ def test_metrics_are_those_of_scikit_learn():
     assert prediction_metrics("multilabel", labels, predictions, "macro") == {
         "macro_f1": pytest.approx(f1_score(labels, predictions, average="macro")),
         "micro_f1": pytest.approx(f1_score(labels, predictions, average="micro")),
-        "samples_f1": pytest.approx(f1_score(labels, predictions, average="samples", zero_division=1)),
         "subset_accuracy": pytest.approx(accuracy_score(labels, predictions)),
-        "hamming_loss": pytest.approx(hamming_loss(labels, predictions)),
     }
     probability = TASK.scores(logits)
-    metrics = probability_scores(TASK, logits, labels)
-    assert metrics["mean_average_precision"] == pytest.approx(average_precision_score(labels, probability))
-    assert metrics["macro_f1_at_half"] == pytest.approx(f1_score(labels, probability > 0.5, average="macro"))
-    brier = [brier_score_loss(labels[:, label], probability[:, label]) for label in range(3)]
-    assert metrics["brier_score"] == pytest.approx(np.mean(brier))
+    assert probability_scores(TASK, logits, labels)["roc_auc"] == pytest.approx(
+        roc_auc_score(labels, probability)
+    )
     losses = [log_loss(labels[:, label], probability[:, label]) for label in range(3)]
     assert mean_loss(TASK, logits, labels) == pytest.approx(np.mean(losses))
+
+
+def test_collapse_shows_in_the_share_of_the_most_predicted_set():
+    labels, _ = random_rows(50)
+    figures = spread(TASK, np.tile(np.array([0, 1, 0], np.int8), (50, 1)), labels)
+    assert figures == {
+        "predicted_classes": 1,
+        "never_predicted_classes": 2,
+        "most_predicted_share": 1.0,
+        "labels_per_row": pytest.approx(labels.sum() / 50),
+        "predicted_labels_per_row": 1.0,
+    }

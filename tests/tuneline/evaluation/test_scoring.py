@@ -1,143 +1,15 @@
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
-from tests.hub import LoopbackHub
 from tuneline.evaluation.scoring import (
     SplitPredictions,
     baseline_metrics,
-    compute_metrics,
     leak_metrics,
     spread_metrics,
 )
-from tuneline.runtime.errors import StageError
 from tuneline.tasks import Classification, Regression
 
 PAIR = Classification(("no", "yes"))
-ODD_ONE = """
-import datasets
-import evaluate
-
-
-class OddOne(evaluate.Metric):
-    def _info(self):
-        value = datasets.Value("int64")
-        return evaluate.MetricInfo(description="", citation="", inputs_description="",
-                                   features=datasets.Features({"predictions": value, "references": value}))
-
-    def _compute(self, predictions, references):
-        return RESULT
-"""
-
-
-@pytest.fixture
-def odd_one(tmp_path, monkeypatch):
-    """Return a function that gives a metric of the library on a hub a certain result, and returns its
-    name."""
-    from evaluate import config
-
-    monkeypatch.chdir(tmp_path)
-    with LoopbackHub(tmp_path / "hub") as hub:
-        monkeypatch.setattr(
-            config, "HUB_EVALUATE_URL", f"{hub.url}/spaces/{{path}}/resolve/{{revision}}/{{name}}"
-        )
-        for name in ("HF_MODULES_CACHE", "HF_METRICS_CACHE", "HF_EVALUATE_CACHE", "DOWNLOADED_EVALUATE_PATH"):
-            monkeypatch.setattr(config, name, tmp_path / name)
-        monkeypatch.setattr(config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-        monkeypatch.syspath_prepend(tmp_path / "modules")
-
-        def write(result):
-            hub.add("models", "evaluate-metric/odd_one", {"odd_one.py": ODD_ONE.replace("RESULT", result)})
-            return "odd_one"
-
-        yield write
-    for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
-        del sys.modules[name]
-
-
-def test_score_adds_a_metric_of_the_library(odd_one):
-    scores = compute_metrics(
-        PAIR,
-        np.array([0, 1]),
-        np.array([0, 1]),
-        "binary",
-        [odd_one("{'odd': sum(predictions) / 4, 'note': 'x', 'list': [1, 2]}")],
-    )
-    assert scores.items() >= {"accuracy": 1.0, "f1": 1.0, "odd": 0.25}.items()
-    assert not {"note", "list"} & scores.keys()
-
-
-def test_program_with_the_name_of_a_metric_is_not_run(odd_one, tmp_path):
-    """A person has a folder of that name, for another purpose."""
-    odd_one("{'odd': 0.5}")
-    (tmp_path / "odd_one").mkdir()
-    (tmp_path / "odd_one/odd_one.py").write_text("raise SystemExit('this program ran')")
-    assert compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["odd_one"])["odd"] == 0.5
-
-
-def test_custom_metric_overrides_the_one_of_the_project(odd_one):
-    assert (
-        compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one("{'accuracy': 0.5}")])[
-            "accuracy"
-        ]
-        == 0.5
-    )
-
-
-@pytest.mark.parametrize("result", ["{'odd': float('nan')}", "{'odd': [1, 2]}", "{}"])
-def test_metric_without_finite_numbers_is_an_error(odd_one, result):
-    with pytest.raises(StageError, match="gives no finite numbers"):
-        compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", [odd_one(result)])
-
-
-def test_metric_for_other_labels_is_an_error(odd_one):
-    with pytest.raises(StageError, match="cannot score this"):
-        compute_metrics(
-            Regression(),
-            np.array([0.5, 1], dtype=np.float32),
-            np.array([0.5, 1], dtype=np.float32),
-            "binary",
-            [odd_one("predictions['no']")],
-        )
-
-
-def test_missing_metric_is_an_error_with_its_name(odd_one):
-    with pytest.raises(StageError, match="'no_such'"):
-        compute_metrics(PAIR, np.array([0, 1]), np.array([0, 1]), "binary", ["no_such"])
-
-
-def test_score_leaves_no_files_and_needs_no_network(tmp_path):
-    """The library is imported for its own metrics only."""
-    script = """
-import socket, sys
-def refuse(*_): raise AssertionError("connected to the network")
-socket.socket.connect = refuse
-import numpy as np
-from tuneline.evaluation.scoring import compute_metrics
-from tuneline.tasks import Classification, Regression
-classes = np.array([0, 1])
-assert compute_metrics(Classification(("no", "yes")), classes, classes, "binary")["accuracy"] == 1.0
-numbers = np.array([0.0, 1.0], dtype=np.float32)
-assert compute_metrics(Regression(), numbers, numbers, "binary")["mse"] == 0.0
-assert not {"evaluate", "datasets"} & set(sys.modules)
-"""
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("HF_HOME", "HF_HUB_OFFLINE")
-    }
-    environment |= {
-        "HOME": str(tmp_path / "home"),
-        "TMPDIR": str(tmp_path / "tmp"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    (tmp_path / "home").mkdir()
-    (tmp_path / "tmp").mkdir()
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=environment, check=True)
-    assert list((tmp_path / "tmp").iterdir()) == []
-    assert list((tmp_path / "home").rglob("*")) == []
 
 
 def test_metrics_of_the_majority_are_those_of_predicting_one_class():

@@ -3,8 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.evaluation.leaked_rows import leaked_rows
-from tuneline.evaluation.scoring import SplitPredictions, leak_metrics
+from tuneline.evaluation.scoring import SplitPredictions, leak_metrics, leaked_rows
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.runtime.errors import DataError

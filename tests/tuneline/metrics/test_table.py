@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import brier_score_loss, f1_score, matthews_corrcoef, mean_absolute_error
+from sklearn.metrics import f1_score, matthews_corrcoef, mean_absolute_error
 
-from tuneline.evaluation.curves import Softmax
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns, prediction_metrics
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
-from tuneline.tasks.probabilities import probabilities
 
 
 def class_pairs(classes: int):
@@ -125,8 +123,6 @@ def test_table_directions_are_those_of_the_field():
     assert {name for name, metric in ALL_METRICS.items() if not metric.greater_is_better} == {
         "log_loss",
         "calibration_error",
-        "brier_score",
-        "hamming_loss",
         "mse",
         "mae",
         "loss",
@@ -158,19 +154,6 @@ def test_reading_the_table_imports_no_array_library():
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_brier_score_is_that_of_scikit_learn(classes):
-    generator = np.random.default_rng(classes)
-    logits = generator.normal(size=(50, classes)).astype(np.float32)
-    labels = generator.integers(0, classes, 50)
-    expected = brier_score_loss(
-        labels, probabilities(logits), labels=list(range(classes)), scale_by_half="auto"
-    )
-    assert ALL_METRICS["brier_score"].probability_score(Softmax.of(logits), labels) == pytest.approx(
-        expected, abs=1e-12
-    )
-
-
 @pytest.mark.parametrize(
     ("kind", "name", "decides"),
     [
@@ -183,7 +166,6 @@ def test_brier_score_is_that_of_scikit_learn(classes):
         ("classification", "roc_auc", "accuracy"),
         ("classification", "project/metrics.py:cost", "accuracy"),
         ("classification", "pearson", "accuracy"),
-        ("multilabel", "hamming_loss", "macro_f1"),
         ("regression", "mae", "pearson"),
     ],
 )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tuneline.results import figures
-from tuneline.results.predictions import Cooccurrence, ReportedPredictions
+from tuneline.results.predictions import ReportedPredictions
 from tuneline.tasks import Classification, Multilabel, Regression
 
 
@@ -13,25 +13,10 @@ def test_validation_metric_circles_the_best_evaluation(monkeypatch, name, best_s
     assert figures.draw_validation_metric(curve, name, best_step) == [best_step]
 
 
-CURVE = {
-    name: np.array([0.0, 0.5, 1.0])
-    for name in ("recall", "precision", "false_positive_rate", "true_positive_rate")
-}
-
-
 @pytest.fixture
 def axes(monkeypatch):
     """Draw a figure and return its axes instead of SVG."""
     monkeypatch.setattr(figures, "to_svg", lambda figure, *_: figure.axes[0])
-
-
-@pytest.mark.parametrize("draw", [figures.draw_roc, figures.draw_precision_recall])
-def test_previous_curve_is_drawn_with_a_legend(axes, draw):
-    assert draw(CURVE).get_legend() is None
-    assert [text.get_text() for text in draw(CURVE, CURVE).get_legend().get_texts()] == [
-        "previous",
-        "current",
-    ]
 
 
 def test_confidence_histogram_counts_correct_and_wrong_predictions(axes):
@@ -50,18 +35,6 @@ def test_confidence_of_several_labels_is_of_the_least_certain_one(axes):
     drawn = figures.draw_confidence(ReportedPredictions(labels, logits, Multilabel(("no", "yes"))))
     correct, wrong = ([bar.get_height() for bar in bars] for bars in drawn.containers)
     assert (correct[10], wrong[-1]) == (2, 1)
-
-
-def test_area_of_a_dot_is_the_share_of_the_label_in_its_row(axes):
-    rows = np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-    together = Cooccurrence(["few", "a rather long name", "none"], rows, rows, [])
-    drawn = figures.draw_cooccurrence(together)
-    assert list(drawn) == ["together_labels", "together_predictions"]
-    dots = {dot.center: dot.radius for dot in drawn["together_labels"].patches}
-    # (across, down): one of four rows of "few" has the long name, and its only row has "few"
-    assert dots.keys() == {(1, 0), (0, 1)}
-    assert (dots[0, 1] / dots[1, 0]) ** 2 == pytest.approx(4.0)
-    assert drawn["together_labels"].get_yticklabels()[1].get_text() == "a rather long…"
 
 
 def test_residuals_are_predicted_minus_actual_numbers(axes):

@@ -35,7 +35,7 @@ def pages(tmp_path_factory):
         project.commit("Learn more")
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(root)
-            assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+            assert CliRunner().invoke(app, ["report"]).exit_code == 0
         paths[kind] = root / "reports/index.html"
     return paths
 

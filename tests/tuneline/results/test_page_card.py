@@ -30,7 +30,7 @@ def card() -> ModelCard:
 
 def card_beside_page() -> ModelCard:
     """Return the card that the command writes, and leave the page that it writes, too."""
-    done = CliRunner().invoke(app, ["report", "--no-latency"])
+    done = CliRunner().invoke(app, ["report"])
     assert done.exit_code == 0, done.output
     return ModelCard(CARD.read_text())
 

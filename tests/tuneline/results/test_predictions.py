@@ -7,11 +7,7 @@ from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
 from tuneline.results.predictions import (
     MAX_ERRORS,
-    MAX_PAIRS_TOGETHER,
-    MAX_TOGETHER,
     Confusion,
-    Cooccurrence,
-    LabelPair,
     ReportedPredictions,
     largest_errors,
     read_texts,
@@ -115,33 +111,6 @@ def test_each_of_several_labels_has_its_metrics_and_its_threshold():
 def test_labels_that_were_given_no_threshold_have_one_half():
     undecided = ReportedPredictions(SETS, SET_LOGITS, Multilabel(NAMES))
     assert [label.threshold for label in undecided.classes] == [0.5] * 3
-
-
-def test_labels_that_occur_together_are_counted_in_labels_and_in_predictions():
-    together = Cooccurrence.of(SEVERAL)
-    assert together.labelled.tolist() == [[2, 1, 1], [1, 2, 0], [1, 0, 1]]
-    assert together.predicted.tolist() == [[2, 2, 0], [2, 2, 0], [0, 0, 1]]
-    assert together.pairs == [
-        LabelPair("billing", "delivery", labelled=1, predicted=2),
-        LabelPair("billing", "damage", labelled=1, predicted=0),
-    ]
-
-
-def test_only_the_most_frequent_labels_are_shown_together():
-    names = tuple(f"label {number:02}" for number in range(MAX_TOGETHER + 4))
-    sets = np.zeros((300, len(names)), np.int8)
-    sets[:, 4:] = 1  # the first four occur in no row; 300 rows do not fit into int8
-    predictions = ReportedPredictions(sets, np.full(sets.shape, -9.0, np.float32), Multilabel(names))
-    together = Cooccurrence.of(predictions)
-    assert tuple(together.names) == names[4:]
-    assert together.labelled.max() == 300
-    assert len(together.pairs) == MAX_PAIRS_TOGETHER
-
-
-def test_one_class_or_number_per_row_occurs_with_no_other():
-    assert Cooccurrence.of(CLASSIFIER) is None
-    assert Cooccurrence.of(REGRESSION) is None
-    assert Confusion.of(SEVERAL) is None
 
 
 def test_largest_errors_of_several_labels_are_the_most_confident_wrong_decisions():

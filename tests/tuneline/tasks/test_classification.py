@@ -7,7 +7,6 @@ import pytest
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.strata import strata
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, scale_numbers, task_metrics
-from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification
 from tuneline.tasks.columns import encoded_predictions, observed_classes, parsed_labels, stored_labels
 
@@ -15,11 +14,8 @@ PAIR, QUEUES = Classification(("no", "yes")), Classification(("a", "b", "c"))
 
 
 def test_f1_is_binary_for_two_classes_and_macro_for_more():
-    assert averaging(PAIR, None) == "binary"
-    assert averaging(QUEUES, None) == "macro"
-    assert averaging(PAIR, "macro") == "macro"
-    with pytest.raises(ParamsError, match=r"evaluate\.f1"):
-        averaging(QUEUES, "binary")
+    assert averaging(PAIR) == "binary"
+    assert averaging(QUEUES) == "macro"
 
 
 def test_prediction_of_tied_logits_is_the_lowest_class_id():

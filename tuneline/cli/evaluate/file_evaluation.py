@@ -20,10 +20,11 @@ from tuneline.columns.file_numbers import with_numbers_of
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import SplitReader
-from tuneline.evaluation.evaluation import evaluate_predictions, text_slices
+from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.records import Slices
-from tuneline.evaluation.scoring import RowSlice, SplitPredictions
+from tuneline.evaluation.scoring import SplitPredictions
+from tuneline.evaluation.slices import RowSlice, label_slices, length_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.experiments.saved import resolve_revision
 from tuneline.metrics.functions import load_metric
@@ -347,9 +348,8 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicates.similarity)
         predictions = ReportedPredictions(file.labels, logits, schema, clusters)
         evaluation = evaluate_predictions(
-            params.evaluate,
             predictions,
-            make_file_slices(file, texts, lengths, schema),
+            make_file_slices(file, lengths, schema),
             dict(simple_predictions(params, model, texts, notes)),
             seed=params.seed,
             metric=model.params.get("train.metric"),
@@ -478,11 +478,10 @@ def simple_predictions(
     yield from baselines.predict(texts).items()
 
 
-def make_file_slices(
-    file: LabelledFile, texts: Sequence[Sequence[str]], lengths: NDArray[np.int64], schema: Task
-) -> Iterator[RowSlice]:
-    """Yield the slices by length, shared words, class, and the columns that ``--by`` names."""
-    yield from text_slices(lengths, [texts], file.labels, schema, pairs=len(texts) == 2)
+def make_file_slices(file: LabelledFile, lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
+    """Yield the slices by length, class, and the columns that ``--by`` names."""
+    yield from length_slices(lengths)
+    yield from label_slices(file.labels, schema)
     for name, values in file.groups.items():
         column = np.array(values.to_pylist(), dtype=object)
         groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])

@@ -17,10 +17,9 @@ from tuneline.params import DataParams
 from tuneline.params.params_file import write
 from tuneline.predict.prediction_columns import cell_text
 from tuneline.results.figures import CURVES, draw_predictions
-from tuneline.results.largest_errors import error_size
-from tuneline.results.predictions import Confusion, Cooccurrence, ReportedPredictions, largest_errors
+from tuneline.results.largest_errors import curves_note, error_size
+from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
 from tuneline.results.rendering import metric_names, render_report, tiles_of
-from tuneline.results.task_words import curves_note
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.tasks.columns import decoded_predictions
 from tuneline.words.spreadsheet import free_names, harmless, write_csv
@@ -135,7 +134,6 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "figures": draw(predictions),
         "classes": predictions.classes,
         "confusion": Confusion.of(predictions),
-        "cooccurrence": Cooccurrence.of(predictions),
         "curves_note": curves_note(predictions.task),
         "errors": errors,
         "about_errors": predictions.about_errors,
@@ -151,5 +149,5 @@ def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
     for name, columns in plot_columns(predictions).items():
         points = next(iter(columns.values()))
         if len(points):  # there is nothing to draw where the curve is not defined
-            figures[name] = CURVES[name](columns, None)
+            figures[name] = CURVES[name](columns)
     return figures | draw_predictions(predictions)

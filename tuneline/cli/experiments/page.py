@@ -76,7 +76,7 @@ def draw_curves(root: Path, rows: ExperimentRows) -> list[tuple[str, Markup]]:
             path = folder.get(file)
             if not path:
                 continue
-            columns = read_columns(path, ".tsv")
+            columns = read_columns(path)
             if columns and column in columns:
                 curves.append((row, columns))
         if curves:

@@ -460,7 +460,7 @@ RESET = (
     "train.max_steps", "train.optimizer",
     "train.weight_decay", "train.max_grad_norm", "train.schedule", "train.schedule_options",
     "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing", "train.class_weights",
-    "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics", "evaluate.f1",
+    "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
 )  # fmt: skip
 """Parameters of a former task or recipe that could contradict the new one."""
 

@@ -1,10 +1,10 @@
-"""What is known of a run: metrics, parameters and curves, and its comparisons with simple models."""
+"""What is known of a run: metrics, parameters and curves, its comparisons with simple models, findings."""
 
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from tuneline.core.records import Metrics, Timing
 from tuneline.core.task_kinds import MetricKind
@@ -19,10 +19,17 @@ from tuneline.evaluation.keys import (
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.comparison_records import ComparisonRecord
-from tuneline.paths import FIRST_SWEEP, METRICS, PLOTS, TIMING
+from tuneline.paths import EVALUATION, FIRST_SWEEP, METRICS, PLOTS, TIMING
 from tuneline.results import exported
-from tuneline.results.verdict.finding import as_shown
 from tuneline.words.titles import SIMPLE_MODEL_TITLES
+
+
+def read_evaluation(root: Path) -> Mapping[str, float]:
+    """Return all metrics of the evaluation; without them, or if they are of another, those that git has."""
+    committed = Metrics.read_values(root / METRICS / "evaluate.json")
+    every = Metrics.read_values(root / EVALUATION)
+    return every if committed.items() <= every.items() else committed
+
 
 CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
@@ -33,12 +40,17 @@ OVERFIT = 0.1
 """Least relative rise of the validation loss that is called overfitting."""
 
 
+FindingSeverity = Literal["good", "bad", "warning", "note"]
+DIGITS = 3
+"""Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
+
+
 @dataclass(frozen=True)
 class RunFacts:
     """What is known of a run.
 
     Attributes:
-        evaluated, training: ``metrics/evaluate.json`` and ``metrics/train.json``; empty if there is none.
+        evaluated, training: ``reports/evaluation.json`` and ``metrics/train.json``; empty if there is none.
         params: Parameters of the run, by dotted key.
         validation, losses: The curves in ``plots/training/``; empty if there are none.
         compared: Comparison of the exported models with this one; ``None`` if there is none.
@@ -65,7 +77,7 @@ class RunFacts:
             seconds = timing.values.get("seconds")
 
         return cls(
-            evaluated=Metrics.read_values(root / METRICS / "evaluate.json"),
+            evaluated=read_evaluation(root),
             training=Metrics.read_values(root / METRICS / "train.json"),
             params=params,
             validation=read_curve(curves / "validation.tsv"),
@@ -199,14 +211,12 @@ def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
     return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
 
 
-def read_curve(path: Path, suffix: str | None = None) -> CurveColumns:
+def read_curve(path: Path) -> CurveColumns:
     """Return the columns of a CSV or TSV file of numbers; empty if it is missing, invalid or has no rows.
 
-    An empty cell is NaN.
-
-    A file in DVC's cache has no ``suffix`` of its own. No numpy here: ``tuneline show`` starts without it.
+    An empty cell is NaN. No numpy here: ``tuneline show`` starts without it.
     """
-    delimiter = "\t" if (suffix or path.suffix) == ".tsv" else ","
+    delimiter = "\t" if path.suffix == ".tsv" else ","
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *lines = csv.reader(file, delimiter=delimiter)
@@ -275,3 +285,27 @@ def comparisons(run: RunFacts, metric: Metric) -> list[Comparison]:
 def unbeaten(run: RunFacts, metric: Metric) -> list[Comparison]:
     """Return the comparisons with simple models that are not beaten, the best simple model first."""
     return [comparison for comparison in comparisons(run, metric) if not comparison.beaten]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        code: Name of the finding, which has its sentence in ``words.py``.
+        severity: What it means for the use of the model.
+        numbers: What the sentence and the advice tell, by name.
+        advice: Codes of what to do about it, in their order; empty if nothing is.
+        of_clean_rows: True if it is of the rows without those that repeat or resemble an earlier one.
+    """
+
+    code: str
+    severity: FindingSeverity
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    advice: tuple[str, ...] = ()
+    of_clean_rows: bool = False
+
+
+def as_shown(value: float) -> float:
+    """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
+    return round(value, DIGITS) + 0.0  # no -0.0

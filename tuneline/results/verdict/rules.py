@@ -4,29 +4,38 @@ No prose here: ``words.py`` has the sentence of each code.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
+    LABELS_PER_ROW,
     LEAKED_ROWS,
     MAJORITY,
     MOST_PREDICTED,
     NEVER_PREDICTED,
     PREDICTED_CLASSES,
+    PREDICTED_LABELS_PER_ROW,
     baseline_key,
     clean_keys,
     interval_keys,
     leak_keys,
 )
-from tuneline.evaluation.table import AT_HALF
+from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric
 from tuneline.onnx.comparison_records import ComparisonRecord
-from tuneline.results.verdict.facts import OVERFIT, Comparison, RunFacts, comparisons, unbeaten
-from tuneline.results.verdict.finding import Finding, as_shown
-from tuneline.results.verdict.label_sets import faults_of_sets
+from tuneline.results.verdict.facts import (
+    OVERFIT,
+    Comparison,
+    Finding,
+    RunFacts,
+    as_shown,
+    comparisons,
+    rivals,
+    unbeaten,
+)
 
 CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
@@ -65,7 +74,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
 
     doubt = undecided(run, metric)
     findings = _quality(run, metric, doubt)
-    candidates = [_chosen_head(run), _never_predicted(run, metric), _thresholds(run, metric)]
+    candidates = [_chosen_head(run), _never_predicted(run, metric)]
     # The curves say nothing of a linear model, which is fitted in one go.
     if not run.is_frozen:
         candidates.append(_diverged(run))
@@ -274,32 +283,10 @@ def _lower_thresholds(run: RunFacts) -> str | None:
 
     ``None`` where thresholds are chosen for that, or there are none.
     """
-    if AT_HALF not in run.evaluated:
+    if "macro_f1" not in run.evaluated:
         return None
     remedies = {"half": "choose_thresholds", "precision": "less_precision"}
     return remedies.get(run.thresholds["choose"])
-
-
-def _thresholds(run: RunFacts, metric: Metric) -> Finding | None:
-    """Return that thresholds of 0.5 would clearly be better than the chosen ones, where there are any."""
-    # AT_HALF says nothing of another metric.
-    if metric.name != "macro_f1":
-        return None
-    _, high_key = interval_keys(metric)
-    high = run.evaluated.get(high_key)
-    at_half = run.evaluated.get(AT_HALF)
-    if high is None or at_half is None or as_shown(at_half) <= as_shown(high):
-        return None
-    choose = run.thresholds["choose"]
-    numbers = {
-        "metric": metric,
-        "value": run.evaluated[metric.name],
-        "at_half": at_half,
-        "choose": choose,
-    }
-    if choose in ("precision", "recall"):
-        return Finding("thresholds_for_target", "note", numbers)
-    return Finding("thresholds_do_not_suit", "warning", numbers, ("half_or_more_validation",))
 
 
 def _chosen_head(run: RunFacts) -> Finding | None:
@@ -513,3 +500,89 @@ def judge_errors(confidences: Sequence[float], errors: Sequence[float]) -> Findi
     if 1 - wrong / sure >= CONFIDENT:
         code = "errors_are_wrong_labels"
     return Finding(code, "note", numbers)
+
+
+# --- what macro F1 does not say of several labels: it counts each label once, however rare it is
+
+MICRO = ALL_METRICS["micro_f1"]
+MOST_TIMES = 1.5
+"""Times the labels of a row that a model may give, or fewer by the same factor."""
+
+
+def faults_of_sets(run: RunFacts, deciding: Metric) -> list[Finding]:
+    """Return what is wrong with the predicted sets, the most important first.
+
+    What a target of precision or recall asks for (``train.thresholds``) is no fault.
+    """
+    candidates = [_labels_per_row(run)]
+    if deciding.name != MICRO.name:
+        candidates.append(_micro_f1(run, deciding))
+    if run.thresholds["choose"] != "recall":
+        candidates.append(_not_above_one_set(run))
+    return [finding for finding in candidates if finding is not None]
+
+
+def _labels_per_row(run: RunFacts) -> Finding | None:
+    actual = run.evaluated.get(LABELS_PER_ROW, 0.0)
+    predicted = run.evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0)
+    choose = run.thresholds["choose"]
+    numbers = {"predicted": predicted, "actual": actual}
+    if predicted > MOST_TIMES * actual > 0 and choose != "recall":
+        return _asking("too_many_labels", "precision", numbers, run)
+    if predicted * MOST_TIMES < actual and choose != "precision":
+        return _asking("too_few_labels", "recall", numbers, run)
+    return None
+
+
+def _asking(code: str, measure: str, numbers: Mapping[str, Any], run: RunFacts) -> Finding:
+    """Return a finding that asks for a higher ``precision`` or ``recall``."""
+    choose = run.thresholds["choose"]
+    advice = "ask_for_measure"
+    if choose == "half":
+        advice = "choose_thresholds_first"
+    elif choose == measure:
+        advice = "raise_target"
+    numbers = {**numbers, "measure": measure, "target": run.thresholds.get("target")}
+    return Finding(code, "bad", numbers, (advice,))
+
+
+def _micro_f1(run: RunFacts, deciding: Metric) -> Finding | None:
+    """Return that a simple model has a higher micro F1, by more than half the interval of macro F1.
+
+    Micro F1 is of more decisions, so chance moves it less.
+    """
+    evaluated = run.evaluated
+    values = {}
+    for name in rivals(run.is_frozen):
+        value = evaluated.get(str(baseline_key(MICRO, name)))
+        if value is not None:
+            values[name] = value
+    if MICRO.name not in evaluated or not values:
+        return None
+
+    best = max(values, key=lambda name: values[name])
+    low_key, high_key = interval_keys(deciding)
+    chance = (evaluated.get(high_key, 0.0) - evaluated.get(low_key, 0.0)) / 2
+    if as_shown(evaluated[MICRO.name]) >= as_shown(values[best] - chance):
+        return None
+    numbers = {
+        "metric": MICRO,
+        "model": best,
+        "value": evaluated[MICRO.name],
+        "simple": values[best],
+    }
+    return Finding("worse_micro_f1", "bad", numbers, ("simple_for_frequent_labels",))
+
+
+def _not_above_one_set(run: RunFacts) -> Finding | None:
+    """Return that one set of labels for all rows would be right for as many rows."""
+    value = run.evaluated.get("subset_accuracy")
+    majority = run.evaluated.get("majority_subset_accuracy")
+    if value is None or majority is None or value > majority:
+        return None
+    numbers = {"value": value, "majority": majority}
+
+    evaluated = run.evaluated
+    if evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0) > evaluated.get(LABELS_PER_ROW, 0.0):
+        return _asking("not_above_one_set", "precision", numbers, run)
+    return Finding("not_above_one_set", "bad", numbers, ("more_rows_of_rare_labels",))

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from tuneline.evaluation.keys import MAJORITY
 from tuneline.paths import ONNX
 from tuneline.results.evidence import rows_in_words, unit_of_rows
-from tuneline.results.verdict.facts import Comparison, RunFacts
-from tuneline.results.verdict.finding import Finding, FindingSeverity
+from tuneline.results.verdict.facts import Comparison, Finding, FindingSeverity, RunFacts
 from tuneline.results.verdict.next_steps import REVIEW, RUN, TRY_BOTH, NextStep
 from tuneline.words.titles import PREDICTION_TERMS, SIMPLE_MODEL_TITLES, PredictionTerms, title_of
 
@@ -201,16 +200,9 @@ def _few_rows(n: FindingNumbers) -> str:
 
 
 def _not_above_one_set(n: FindingNumbers) -> str:
-    reasons = []
-    if hasattr(n, "subset_accuracy"):
-        value, majority = n.subset_accuracy
-        reasons.append(f"{value:.1%} of the rows get exactly their labels, {majority:.1%} would")
-    if hasattr(n, "hamming_loss"):
-        value, majority = n.hamming_loss
-        reasons.append(f"{value:.2%} of all decisions are wrong, {majority:.2%} would be")
     return (
         f"The model is not better than {SIMPLE_MODEL_TITLES[MAJORITY]}, the same set of labels for all rows:"
-        f" {'; '.join(reasons)}."
+        f" {n.value:.1%} of the rows get exactly their labels, {n.majority:.1%} would."
     )
 
 
@@ -252,14 +244,6 @@ SENTENCES: Mapping[str, Phrasing] = {
     "not_above_one_set": _not_above_one_set,
     # classes and thresholds
     "never_predicted": _never_predicted,
-    "thresholds_for_target": (
-        "With thresholds of 0.5, {metric_title} would be {at_half:.3f} instead of {value:.3f}: the thresholds"
-        " are chosen for the {choose}."
-    ),
-    "thresholds_do_not_suit": (
-        "With thresholds of 0.5, {metric_title} would be {at_half:.3f} instead of {value:.3f}: the thresholds"
-        " that suit validation do not suit these rows."
-    ),
     # the training
     "chosen_by_loss": lambda n: f"{_chosen(n)}.",
     "chosen_by_metric": lambda n: f"{_chosen(n)}; its {n.metric_title} is clearly better.",
@@ -406,7 +390,6 @@ ADVICE: Mapping[str, Phrasing] = {
     "more_rows_of_rare_labels": "Get more rows of the rare labels, or join them.",
     # classes and thresholds
     "more_rows_of_classes": _more_rows_of_classes,
-    "half_or_more_validation": "Get more rows of validation, or set train.thresholds.choose=half.",
     # the training
     "lower_the_rate": _lower_the_rate,
     "train_longer": "Train longer: {longer}.",

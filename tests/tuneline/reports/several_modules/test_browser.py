@@ -38,7 +38,7 @@ def report_pages(folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder / kind)
             FinishedProject(folder / kind, task=task).run_pipeline().commit()
-            assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+            assert CliRunner().invoke(app, ["report"]).exit_code == 0
         pages.append(folder / kind / "reports/index.html")
     return pages
 

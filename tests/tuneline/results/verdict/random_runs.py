@@ -33,15 +33,12 @@ PARAMS = {
     "data.split": (None, {"by": "customer"}),
 }
 OF_SETS = {
-    "macro_f1_at_half": (0.5, 0.95),
     "labels_per_row": (1.5,),
     "predicted_labels_per_row": (0.5, 1.6, 4.0),
     "micro_f1": (0.38, 0.7),
     "tfidf_micro_f1": (0.7,),
     "subset_accuracy": (0.05, 0.5),
     "majority_subset_accuracy": (0.1,),
-    "hamming_loss": (0.02, 0.05),
-    "majority_hamming_loss": (0.04,),
 }
 
 

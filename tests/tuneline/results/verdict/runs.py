@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.repository.dvc import read_lock
-from tuneline.results.verdict.facts import RunFacts
-from tuneline.results.verdict.finding import Finding
+from tuneline.results.verdict.facts import Finding, RunFacts
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, statements
 
@@ -50,7 +49,6 @@ SETS = {
     "macro_f1": 0.7,
     "macro_f1_low": 0.67,
     "macro_f1_high": 0.73,
-    "macro_f1_at_half": 0.65,
     "majority_macro_f1": 0.1,
     "macro_f1_over_majority_low": 0.5,
     "macro_f1_over_majority_high": 0.7,

@@ -128,27 +128,6 @@ def test_class_of_a_classification_is_not_told_of_thresholds():
     assert judged(evaluated, with_thresholds("half"))["never_predicted"].numbers["remedy"] == "weights"
 
 
-def test_thresholds_that_do_not_suit_the_rows_are_a_warning():
-    finding = judged(SETS | {"macro_f1_at_half": 0.75}, with_thresholds("f1"))["thresholds_do_not_suit"]
-    assert (finding.severity, finding.numbers["at_half"]) == ("warning", 0.75)
-    within = judged(SETS | {"macro_f1_at_half": 0.72}, with_thresholds("f1"))
-    assert "thresholds_do_not_suit" not in within
-
-
-def test_thresholds_that_are_chosen_for_precision_are_no_mistake():
-    finding = judged(SETS | {"macro_f1_at_half": 0.75}, with_thresholds("precision", 0.9))[
-        "thresholds_for_target"
-    ]
-    assert (finding.severity, finding.advice) == ("note", ())
-
-
-def test_validation_by_hamming_loss_improves_as_it_falls():
-    curve = {"step": (10, 20), "loss": (0.5, 0.3), "hamming_loss": (0.2, 0.1)}
-    assert "still_improving" in judged(SETS, with_thresholds("f1"), validation=curve)
-    curve = {"step": (10, 20), "loss": (0.5, 0.3), "hamming_loss": (0.1, 0.2)}
-    assert "still_improving" not in judged(SETS, with_thresholds("f1"), validation=curve)
-
-
 def test_model_that_is_not_clearly_above_the_majority_is_told_so_whatever_tfidf_reaches():
     evaluated = BEATEN | {"accuracy_over_majority_low": -0.01, "accuracy_over_majority_high": 0.05}
     code, *_ = judged(evaluated)

@@ -12,8 +12,7 @@ from tests.tuneline.results.verdict.random_runs import random_run
 from tests.tuneline.results.verdict.runs import BEATEN, FALLING, FINE_TUNED, OVERFIT, SETS, against
 from tuneline.cli import app
 from tuneline.repository.dvc import read_lock
-from tuneline.results.verdict.facts import RunFacts
-from tuneline.results.verdict.finding import Finding
+from tuneline.results.verdict.facts import Finding, RunFacts
 from tuneline.results.verdict.next_steps import NextStep, next_steps
 from tuneline.results.verdict.rules import judge_errors, judge_run
 from tuneline.results.verdict.words import ADVICE, PURPOSES, SENTENCES, purpose, statement, statements
@@ -144,7 +143,7 @@ def test_report_card_and_show_say_the_same(tmp_path, monkeypatch, names, skill, 
     assert findings[0].severity == first
     assert {finding.code for finding in findings} >= {"overfitting"}, "from the curves"
     verdict = statements(findings)
-    assert CliRunner().invoke(app, ["report", "--no-latency"]).exit_code == 0
+    assert CliRunner().invoke(app, ["report"]).exit_code == 0
     page = (tmp_path / "reports/index.html").read_text()
     card = (tmp_path / "reports/model_card.md").read_text().replace("\\", "")
     shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["show"]).output

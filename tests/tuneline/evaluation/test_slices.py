@@ -6,16 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuneline.evaluation.records import SliceMetrics
-from tuneline.evaluation.scoring import (
+from tuneline.evaluation.scoring import SplitPredictions
+from tuneline.evaluation.slices import (
     ENOUGH_ROWS,
     RowSlice,
-    SplitPredictions,
     label_slices,
     length_slices,
-    overlap_slices,
     score_slices,
     slices_report,
-    source_slices,
 )
 from tuneline.tasks import Classification, Regression
 
@@ -47,41 +45,11 @@ def test_length_slices_are_named_by_their_range():
     assert members(length_slices(np.array([4, 4, 4]))) == {"4 to 4 tokens": [0, 1, 2]}
 
 
-def test_overlap_slices_group_pairs_by_shared_words():
-    pairs = [
-        ("A cat sat.", "a CAT sat"),
-        ("a b c d", "a x y z"),
-        ("", ""),
-        ("a b c", "a b d"),
-        ("a b c d", "a b c"),
-    ]
-    assert members(overlap_slices([zip(*pairs[:2], strict=True), zip(*pairs[2:], strict=True)])) == {
-        "0% to 25% of the words shared": [1, 2],
-        "50% to 75% of the words shared": [3],
-        "75% to 100% of the words shared": [0, 4],
-    }
-
-
 def test_label_slices_skip_absent_classes():
     assert members(label_slices(np.array([2, 0, 2]), Classification(("a", "b", "c")))) == {
         "a": [1],
         "c": [0, 2],
     }
-
-
-@pytest.mark.parametrize(
-    ("specification", "positions", "expected"),
-    [
-        ("train[90%:] + extra", [7, 8, 9, 0, 3], {"train": [0, 1, 2], "extra": [3, 4]}),
-        ("a+b+a", [1, 0, 0], {"a": [0, 2], "b": [1]}),
-        ("train[:2]+train[5:]", [0, 1, 5], {}),
-        ("test", [0, 1, 2], {}),
-        ("", [0, 1], {}),
-        ("a+b", [0, 1, 2], {}),  # row numbers of b continue those of a, so the source split is ambiguous
-    ],
-)
-def test_source_slices_group_rows_by_their_source_split(specification, positions, expected):
-    assert members(source_slices(specification, np.array(positions))) == expected
 
 
 def test_slice_is_scored_on_its_own_rows():
