@@ -1,9 +1,9 @@
 """Measure servers of one exported model beside each other: requests/s and latency, under load by ``wrk``.
 
-- ``tuneline serve``: a queue, batches and sessions of its own.
+- ``tuneline serve``: a worker per core, with one session.
 - ``FastAPI``: a handler that calls one session of all cores, one row at a time.
-- ``LitServe`` and ``Ray Serve``: existing engines with batches and workers, if they are installed
-  (``pip install '.[servers]'``).
+- ``LitServe``: an existing engine with batches and workers, if it is installed
+  (``pip install litserve``).
 - ``transformers.pipeline``: the model before its export, behind FastAPI.
 - ``no server``: the model in a loop, with one thread and with all cores.
 
@@ -59,7 +59,6 @@ LIBRARIES = (
     "starlette",
     "uvicorn",
     "litserve",
-    "ray",
     "transformers",
 )
 LIBRARIES += ("torch", "uvloop", "httptools")

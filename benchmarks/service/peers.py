@@ -45,7 +45,6 @@ PEERS = (
     Peer("FastAPI", of_module("plain")),
     Peer("LitServe, 1 worker x 2", of_module("lit", "--workers", "1", "--threads", "2"), "litserve"),
     Peer("LitServe, 2 workers x 1", of_module("lit", "--workers", "2", "--threads", "1"), "litserve"),
-    Peer("Ray Serve", of_module("ray_serve"), "ray"),
     Peer("transformers.pipeline", of_module("torch_pipeline"), is_torch=True),
 )
 
@@ -54,8 +53,6 @@ def reason_to_skip(peer: Peer, torch_model: Path) -> str | None:
     """Return why a server cannot be measured here; ``None`` if it can."""
     if peer.package is not None and importlib.util.find_spec(peer.package) is None:
         return f"{peer.package} is not installed"
-    if peer.package == "ray" and importlib.util.find_spec("aiohttp_cors") is None:
-        return "ray[serve] is not installed"
     if peer.is_torch and not torch_model.is_dir():
         return f"{torch_model} is missing"
     if peer.command[0] == TUNELINE:

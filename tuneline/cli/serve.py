@@ -45,14 +45,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     workers: Annotated[
         int | None, typer.Option(min=1, help="Forward passes at a time; default: cores by --threads")
     ] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="One process, or replicas on Ray (RAY_ADDRESS)")
-    ] = "local",
-    replicas: Annotated[int, typer.Option(min=1, help="Replicas with --engine ray")] = 1,
     max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request")] = 1024,
-    max_row_characters: Annotated[
-        int, typer.Option(min=1, help="Characters of a row; a longer one is refused")
-    ] = 100_000,
     max_waiting_rows: Annotated[
         int, typer.Option(min=1, help="Rows that wait at a time; with more, requests are refused (429)")
     ] = 4096,
@@ -66,26 +59,15 @@ def command(  # noqa: PLR0917 - typer calls it by name
     risk: Risk = None,
     class_risk: ClassRisk = None,
     certainty: Certainty = CERTAINTY,
-    shadow: Annotated[
-        Path | None,
-        typer.Option("--shadow", help="A second folder of models, which answers silently: docs/service.md"),
-    ] = None,
-    shadow_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Fraction of the rows that it answers")
-    ] = 0.1,
-    disagreements: Annotated[
-        Path | None,
-        typer.Option(help="File for the texts that both answer differently"),
-    ] = None,
 ) -> None:
-    """Answer requests with the exported model: /predict, /classify, /v2/models/NAME/infer; a page at /.
+    """Answer requests with the exported model: /predict, /v2/models/NAME/infer; a page at /.
 
     Requests for the schedule of flows are another server's: `make schedule`.
     """
     from tuneline.repository.promoted_models import PRODUCTION_STAGE
     from tuneline.service.application import ServiceSettings
-    from tuneline.service.limits import ServiceLimits
     from tuneline.service.models import FolderSource, RegistrySource
+    from tuneline.service.requests import ServiceLimits
     from tuneline.service.server import serve
 
     token = os.environ.get(TOKEN)
@@ -96,10 +78,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
             f"--host {host}: other machines can reach this address, and there is no token.",
             f"export {TOKEN}=$(openssl rand -hex 32), or listen on 127.0.0.1.",
         )
-    if replicas != 1 and engine != "ray":
-        raise StageError("--replicas: one process has no replicas.", "Add --engine ray, or use --workers.")
-    if disagreements is not None and shadow is None:
-        raise StageError("--disagreements: there is no second model.", "Name one with --shadow.")
 
     required = None
     if risk is not None or class_risk:
@@ -119,21 +97,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
             rows=max_rows,
             waiting_rows=max_waiting_rows,
             seconds=deadline,
-            row_characters=max_row_characters,
         ),
         token=token,
         hosts=frozenset(each.lower() for each in allow_host or ()),
         reload_seconds=reload_seconds,
-        shadow=None if shadow is None else FolderSource(shadow, precision, threads=threads),
-        shadow_share=shadow_share,
-        disagreements=disagreements,
     )
-    if engine == "ray":
-        from tuneline.service.ray_serve import serve_on_ray
-
-        serve_on_ray(settings, host, port, replicas)
-    else:
-        serve(settings, host, port)
+    serve(settings, host, port)
 
 
 def is_loopback(host: str) -> bool:

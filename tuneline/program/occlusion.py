@@ -74,6 +74,7 @@ def word_effects(
     outputs: Sequence[int] | None = None,
     *,
     batch_size: int = 32,
+    before_batch: Callable[[], None] | None = None,
 ) -> Occlusion:
     """Measure how the answer for a row changes without each of its words.
 
@@ -86,7 +87,9 @@ def word_effects(
         texts: One or two texts, as many as the model reads.
         outputs: Positions of classes or labels whose probabilities are measured. Of several, the one that a
             word changes most counts for the word. ``None``: the answer of the model (``answer_outputs``).
-        batch_size: Rows of a forward pass; one of them is the row with all its words.
+        batch_size: Rows of a forward pass; one of them is the row with all its words, because an int8 model
+            rounds by what is in a batch.
+        before_batch: Called before each forward pass; what it raises ends the measurement.
 
     Raises:
         DataError: The row has more or fewer texts than the model reads.
@@ -96,46 +99,28 @@ def word_effects(
     row = tuple(texts)
     encoded = model.encode([row])
     if outputs is None:
-        outputs = outputs_of_answer(model, model.outputs(encoded, 1))
+        scores = model.outputs(encoded, 1)
+        (label,) = answers_of(model.task, scores, model.rule.costs).labels
+        outputs = answer_outputs(model.task, scores[0], label)
 
     def changes_in(rows: Sequence[tuple[str, ...]]) -> NDArray[np.float64]:
-        return _changes(model, row, rows, batch_size)
+        changes = np.zeros((len(rows), model.task.outputs))
+        size = max(1, batch_size - 1)
+        for start in range(0, len(rows), size):
+            if before_batch is not None:
+                before_batch()
+            batch = [row, *rows[start : start + size]]
+            scores = model.outputs(model.encode(batch), batch_size)
+            changes[start : start + size] = scores[1:] - scores[0]
+        return changes
 
-    return measured_effects(model, row, outputs, changes_in)
-
-
-def outputs_of_answer(model: ExportedModel, scores: NDArray[np.float64]) -> Sequence[int]:
-    """Return the positions of the outputs of a model that make its answer for a row.
-
-    Args:
-        model: The model.
-        scores: Probabilities or number of the row, ``(1, outputs)``.
-    """
-    (label,) = answers_of(model.task, scores, model.rule.costs).labels
-    return answer_outputs(model.task, scores[0], label)
-
-
-def measured_effects(
-    model: ExportedModel, row: tuple[str, ...], outputs: Sequence[int], changes_in: ScoreChanges
-) -> Occlusion:
-    """Return the effects of the words of a row, as ``word_effects``, where something else predicts rows.
-
-    Args:
-        model: The model.
-        row: The texts of the row.
-        outputs: Positions of classes or labels whose probabilities are measured.
-        changes_in: Called once, or twice for a row of more than ``MOST_REMOVALS`` words.
-    """
     words = read_words(model, row)
     removed = _spans_to_leave_out(row, words, outputs, changes_in)
-
     effects = []
     changes = _output_changes(row, removed, outputs, changes_in)
     for word, change in zip(removed, changes, strict=True):
         output = int(np.abs(change).argmax())
-        label = None
-        if model.task.class_names:
-            label = model.task.class_names[outputs[output]]
+        label = model.task.class_names[outputs[output]] if model.task.class_names else None
         effects.append(
             WordEffect(
                 text_column=model.text_columns[word.text],
@@ -220,19 +205,3 @@ def _output_changes(
         return np.zeros((0, len(outputs)))
     changes = changes_in([without(row, span) for span in spans])[:, list(outputs)]
     return np.round(changes, DIGITS) + 0.0  # no negative zero
-
-
-def _changes(
-    model: ExportedModel, row: tuple[str, ...], rows: Sequence[tuple[str, ...]], batch_size: int
-) -> NDArray[np.float64]:
-    """Return the changes of the scores of a row in rows that lack some of its words, ``(rows, outputs)``.
-
-    The row itself is predicted with each batch of them, because an int8 model rounds by what is in a batch.
-    """
-    changes = np.zeros((len(rows), model.task.outputs))
-    size = max(1, batch_size - 1)
-    for start in range(0, len(rows), size):
-        batch = [row, *rows[start : start + size]]
-        scores = model.outputs(model.encode(batch), batch_size)
-        changes[start : start + size] = scores[1:] - scores[0]
-    return changes

@@ -87,11 +87,11 @@ class TextClassifier(ExportedModel):
                 encoded = self.encode(window)
             except EncodingError as error:
                 raise error.at(f"rows[{len(predictions) + error.row}]") from None
-            truncated = self._truncated_rows(window, encoded)
+            truncated = self.truncated_rows(window, encoded)
             predictions += self.predictions(self.outputs(encoded, batch_size), truncated)
         return predictions
 
-    def _truncated_rows(self, texts: Sequence[tuple[str, ...]], encoded: EncodedRows) -> NDArray[np.bool_]:
+    def truncated_rows(self, texts: Sequence[tuple[str, ...]], encoded: EncodedRows) -> NDArray[np.bool_]:
         """Return which rows are longer than what the model reads, ``(rows,)``: mostly none is."""
         truncated = np.zeros(len(texts), bool)
         if encoded.truncated == 0:

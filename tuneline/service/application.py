@@ -1,20 +1,19 @@
-"""The application: which path answers what. Uvicorn serves it, or Ray Serve.
+"""The application: which path answers what.
 
-``POST /predict`` and ``/`` speak as text-embeddings-inference, ``/v2`` the Open Inference Protocol, and
-``/classify`` as vLLM and SGLang. ``/v1/predictions`` and ``/v1/why`` have everything that the page at ``/``
-shows.
+``POST /predict`` and ``/`` speak as text-embeddings-inference, and ``/v2`` the Open Inference Protocol.
+``/v1/predictions`` and ``/v1/why`` have everything that the page at ``/`` shows.
 """
 
 import asyncio
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from importlib import resources
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -24,37 +23,21 @@ from starlette.types import ASGIApp
 
 from tuneline.core.machine import threads
 from tuneline.program.text_classifier import TextClassifier
-from tuneline.service.answering import AnsweredRows, answer_rows
-from tuneline.service.bodies import parsed, read_body
-from tuneline.service.counters import ServiceCounters
-from tuneline.service.dialects.classify import classify_answer, read_classify
-from tuneline.service.dialects.open_inference import (
-    JSON_LENGTH,
-    json_length,
-    model_metadata,
-    open_inference_answer,
-    read_open_inference,
-    require_model,
-)
-from tuneline.service.dialects.predictions import (
-    predictions_answer,
-    read_prediction_rows,
-    read_why,
-    why_answer,
-)
-from tuneline.service.dialects.tei import read_tei, refuse_other_side, tei_answer, tei_info
 from tuneline.service.engine import Engine
-from tuneline.service.errors import RequestError
-from tuneline.service.explaining import Explainer, refuse_long_row
-from tuneline.service.guard import RequestGuard, error_body
-from tuneline.service.limits import ServiceLimits
-from tuneline.service.models import ModelSource
-from tuneline.service.page import page_routes
-from tuneline.service.reloading import ServedModel
-from tuneline.service.shadow import Shadow
+from tuneline.service.guard import PAGE_FILES, RequestGuard
+from tuneline.service.models import ModelSource, ServedModel
+from tuneline.service.open_inference import model_metadata, open_inference_answer, read_open_inference
+from tuneline.service.requests import (
+    RequestError,
+    ServiceLimits,
+    field_of,
+    read_json,
+    texts_of_request,
+)
+from tuneline.service.tei import read_tei, tei_answer, tei_info
 
-VERSION_HEADER = "tuneline-version"
-"""Header of an answer that names the version which answered."""
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+"""Bounds of the histogram of time."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 Awaited = TypeVar("Awaited")
 
@@ -72,9 +55,6 @@ class ServiceSettings:
         token: What clients must send; ``None``: nothing.
         hosts: Names by which the service is asked; empty: those of this machine, or with a token any.
         reload_seconds: How often the source of the model is looked at.
-        shadow: Where a second version comes from that answers silently; ``None`` for none.
-        shadow_share: Fraction of the rows that it answers.
-        disagreements: File for rows that it answers in another way.
     """
 
     source: ModelSource
@@ -84,9 +64,6 @@ class ServiceSettings:
     token: str | None = field(default=None, repr=False)
     hosts: frozenset[str] = frozenset()
     reload_seconds: float = 10.0
-    shadow: ModelSource | None = None
-    shadow_share: float = 0.1
-    disagreements: Path | None = None
 
 
 class Service:
@@ -94,7 +71,6 @@ class Service:
 
     Attributes:
         settings: Its settings.
-        counters: What it counts.
         model: The model that answers.
         engine: What computes.
         woken: Set to look at the source of the model at once.
@@ -106,25 +82,36 @@ class Service:
         Raises:
             StageError: The model cannot be used.
         """
-        # Rows are tokenized one by one: threads of the tokenizer would only take the cores from the workers
-        # (docs/benchmarks.md). It reads the variable at every call.
+        # Threads of the tokenizer would only take the cores from the workers (docs/benchmarks.md). It reads
+        # the variable at every call.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.settings = settings
-        self.counters = ServiceCounters()
-        self.model = ServedModel(settings.source, self._count_reload)
-        self.counters.version.labels(self.model.current.version).set(1)
-        workers = settings.workers or max(1, threads() // settings.source.threads)
-        self.engine = Engine(workers, settings.limits.waiting_rows, self.counters.count_batch)
+        self.engine = Engine(
+            settings.workers or max(1, threads() // settings.source.threads), settings.limits
+        )
         self.woken = asyncio.Event()
-        self._explainer = Explainer(self.engine, settings.limits)
-        self._numbers = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._shadow: Shadow | None = None
-        if settings.shadow is not None:
-            model = settings.shadow.load()
-            self._shadow = Shadow(
-                model, settings.shadow_share, self.engine, self._count_shadow, settings.disagreements
-            )
+
+        # what is counted, in which no text is
+        registry = CollectorRegistry()
+        self._requests = Counter(
+            "tuneline_requests", "Requests, by the status", ["status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "tuneline_request_seconds", "Time of a request", ["path"], buckets=SECONDS, registry=registry
+        )
+        self._predictions = Counter(
+            "tuneline_predictions", "Rows by version and answer", ["version", "answer"], registry=registry
+        )
+        self._waiting = Gauge("tuneline_waiting_rows", "Rows without an answer yet", registry=registry)
+        self._version = Gauge(
+            "tuneline_model", "1 for the version that answers", ["version"], registry=registry
+        )
+        self._reloads = Counter(
+            "tuneline_reloads", "Models that were loaded or refused", ["outcome"], registry=registry
+        )
+        self._registry = registry
+        self.model = ServedModel(settings.source, self._count_reload)
+        self._version.labels(self.model.current.version).set(1)
 
     @contextlib.asynccontextmanager
     async def running(self, _app: Starlette) -> AsyncIterator[None]:
@@ -135,45 +122,35 @@ class Service:
         finally:
             following.cancel()
             await asyncio.to_thread(self.engine.stop)
-            await asyncio.to_thread(self._explainer.stop)
 
     # -- paths
 
     async def tei(self, request: Request) -> Response:
         """Answer as text-embeddings-inference."""
         model = self.model.current
-        body = parsed(await read_body(request, self.settings.limits))
-        asked = read_tei(body, model, self.settings.limits)
-        answered = await self._answer(request, model, asked.texts, truncate=asked.truncate)
-        refuse_other_side(body, answered)
-        return self._response(answered, tei_answer(asked, answered))
-
-    async def classify(self, request: Request) -> Response:
-        """Answer as vLLM and SGLang."""
-        model = self.model.current
-        body = parsed(await read_body(request, self.settings.limits))
-        texts = read_classify(body, model, self.settings.name, self.settings.limits)
-        answered = await self._answer(request, model, texts)
-        return self._response(answered, classify_answer(self.settings.name, answered, next(self._numbers)))
+        asked = read_tei(await read_json(request, self.settings.limits), model, self.settings.limits)
+        answering = self.engine.answer(model, asked.texts, truncate=asked.truncate)
+        predictions, logits = await _while_client_waits(request, answering)
+        return self._response(model, predictions, tei_answer(asked, predictions, logits))
 
     async def infer(self, request: Request) -> Response:
         """Answer in the Open Inference Protocol."""
         model = self._asked_model(request)
-        content = await read_body(request, self.settings.limits)
-        length = json_length(request.headers.get(JSON_LENGTH), content)
-        body = parsed(content[:length])
-        texts = read_open_inference(body, content[length:], model, self.settings.limits)
-        answered = await self._answer(request, model, texts)
-        answer = open_inference_answer(self.settings.name, body.get("id"), answered)
-        return self._response(answered, answer)
+        body = await read_json(request, self.settings.limits)
+        texts = read_open_inference(body, model, self.settings.limits)
+        predictions, _ = await _while_client_waits(request, self.engine.answer(model, texts))
+        answer = open_inference_answer(self.settings.name, body.get("id"), model, predictions)
+        return self._response(model, predictions, answer)
 
     async def predictions(self, request: Request) -> Response:
         """Answer with everything that predictions have."""
         model = self.model.current
-        body = parsed(await read_body(request, self.settings.limits))
-        texts = read_prediction_rows(body, model, self.settings.limits)
-        answered = await self._answer(request, model, texts)
-        return self._response(answered, predictions_answer(answered))
+        body = await read_json(request, self.settings.limits)
+        rows = field_of(body, "rows", model.text_columns, several=True)
+        texts = texts_of_request(rows, model.text_columns, self.settings.limits)
+        predictions, _ = await _while_client_waits(request, self.engine.answer(model, texts))
+        answer = {"version": model.version, "predictions": [asdict(each) for each in predictions]}
+        return self._response(model, predictions, answer)
 
     async def why(self, request: Request) -> Response:
         """Say which words of a row move its answer most.
@@ -181,14 +158,25 @@ class Service:
         The prediction counts as no other, as whoever asks why has the answer already.
         """
         model = self.model.current
-        body = parsed(await read_body(request, self.settings.limits))
-        row = read_why(body, model, self.settings.limits)
-        refuse_long_row(row)
+        body = await read_json(request, self.settings.limits)
+        row = field_of(body, "row", model.text_columns)
+        (texts,) = texts_of_request([row], model.text_columns, self.settings.limits)
 
         async def explained() -> Response:
-            answered = await answer_rows(model, [row], self.engine, self.settings.limits)
-            occlusion = await self._explainer.explain(answered)
-            return self._response(answered, why_answer(answered, occlusion))
+            occlusion = await self.engine.explain(model, texts)
+            (prediction,), _ = await self.engine.answer(model, [texts])
+            effects = []
+            for effect in occlusion.effects:
+                values = asdict(effect)
+                values["column"] = values.pop("text_column")
+                effects.append(values)
+            answer = {
+                "version": model.version,
+                "prediction": asdict(prediction),
+                "words": occlusion.words,
+                "effects": effects,
+            }
+            return self._response(model, [], answer)
 
         return await _while_client_waits(request, explained())
 
@@ -203,7 +191,7 @@ class Service:
 
     async def server(self, _request: Request) -> Response:
         """Describe the server."""
-        return JSONResponse({"name": "tuneline", "version": "2", "extensions": ["binary_tensor_data"]})
+        return JSONResponse({"name": "tuneline", "version": "2", "extensions": []})
 
     async def live(self, _request: Request) -> Response:
         """Say that the service runs."""
@@ -211,65 +199,48 @@ class Service:
 
     async def info(self, _request: Request) -> Response:
         """Describe the model as text-embeddings-inference does."""
-        limits = self.settings.limits
-        numbers = {
-            "max_client_batch_size": limits.rows,
-            "max_concurrent_requests": limits.waiting_rows,
-        }
-        return JSONResponse(tei_info(self.model.current, self.settings.name, numbers))
+        return JSONResponse(tei_info(self.model.current, self.settings.name, self.settings.limits))
 
     async def metrics(self, _request: Request) -> Response:
-        """Return the counters."""
-        self.counters.waiting.set(self.engine.queue.waiting_rows)
-        return Response(self.counters.page(), media_type="text/plain; version=0.0.4")
+        """Return what was counted, in the format of Prometheus."""
+        self._waiting.set(self.engine.waiting_rows)
+        return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
 
     # -- parts of them
 
     def _asked_model(self, request: Request) -> TextClassifier:
         """Return the model, if it is the one that the path names."""
-        model = self.model.current
-        path = request.path_params
-        require_model(path["name"], path.get("version"), self.settings.name, model)
-        return model
+        if request.path_params["name"] != self.settings.name:
+            raise RequestError(404, f"This service has the model {self.settings.name!r}.")
+        return self.model.current
 
-    async def _answer(
-        self, request: Request, model: TextClassifier, texts: list[tuple[str, ...]], *, truncate: bool = True
-    ) -> AnsweredRows:
-        """Predict rows, as long as the client waits.
-
-        Raises:
-            ClientDisconnect: The client went away; its rows are computed no more.
-        """
-        answering = answer_rows(model, texts, self.engine, self.settings.limits, truncate=truncate)
-        answered = await _while_client_waits(request, answering)
-        self._count_answers(answered)
-        if self._shadow is not None:
-            task = asyncio.create_task(self._shadow.look(answered))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return answered
-
-    def _response(self, answered: AnsweredRows, content: Any) -> Response:
-        return JSONResponse(content, headers={VERSION_HEADER: answered.model.version})
-
-    def _count_answers(self, answered: AnsweredRows) -> None:
-        for prediction in answered.predictions:
+    def _response(self, model: TextClassifier, predictions: list[Any], content: Any) -> Response:
+        """Return an answer, whose header names the version that answered; its predictions are counted."""
+        for prediction in predictions:
             answer = "none" if prediction.abstained else prediction.label or "predicted"
-            self.counters.predictions.labels(answered.model.version, answer).inc()
+            self._predictions.labels(model.version, answer).inc()
+        return JSONResponse(content, headers={"tuneline-version": model.version})
 
     def count_status(self, status: int) -> None:
         """Count the answer to a request."""
-        self.counters.requests.labels(str(status)).inc()
+        self._requests.labels(str(status)).inc()
+
+    def timed(self, path: str, endpoint: Endpoint) -> Endpoint:
+        """Return an endpoint whose time is measured."""
+
+        async def measured(request: Request) -> Response:
+            started = time.perf_counter()
+            try:
+                return await endpoint(request)
+            finally:
+                self._seconds.labels(path).observe(time.perf_counter() - started)
+
+        return measured
 
     def _count_reload(self, outcome: str) -> None:
-        self.counters.reloads.labels(outcome).inc()
-        if outcome == "loaded":
-            self.counters.version.clear()
-            self.counters.version.labels(self.model.current.version).set(1)
-
-    def _count_shadow(self, outcome: str) -> None:
-        if self._shadow is not None:
-            self.counters.shadow.labels(self._shadow.model.version, outcome).inc()
+        self._reloads.labels(outcome).inc()
+        self._version.clear()
+        self._version.labels(self.model.current.version).set(1)
 
 
 async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, Awaited]) -> Awaited:
@@ -279,7 +250,7 @@ async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, A
         ClientDisconnect: The client went away.
     """
     answer = asyncio.ensure_future(answering)
-    leaving = asyncio.ensure_future(_left(request))
+    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection
     try:
         await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
@@ -290,52 +261,28 @@ async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, A
         leaving.cancel()
 
 
-async def _left(request: Request) -> None:
-    """Return when the client has closed the connection."""
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return
-
-
 def application(service: Service) -> ASGIApp:
     """Return the application of a service."""
-    counters = service.counters
-
-    def timed(path: str, endpoint: Endpoint) -> Endpoint:
-        async def measured(request: Request) -> Response:
-            started = time.perf_counter()
-            try:
-                return await endpoint(request)
-            finally:
-                counters.seconds.labels(path).observe(time.perf_counter() - started)
-
-        return measured
-
-    routes = []
     paths: Mapping[str, tuple[str, Endpoint]] = {
         "/predict": ("POST", service.tei),
-        "/classify": ("POST", service.classify),
-        "/v1/classify": ("POST", service.classify),
         "/v1/predictions": ("POST", service.predictions),
         "/v1/why": ("POST", service.why),
         "/v2/models/{name}/infer": ("POST", service.infer),
-        "/v2/models/{name}/versions/{version}/infer": ("POST", service.infer),
         "/v2": ("GET", service.server),
         "/v2/health/live": ("GET", service.live),
         "/v2/health/ready": ("GET", service.live),
         "/v2/models/{name}": ("GET", service.metadata),
         "/v2/models/{name}/ready": ("GET", service.model_ready),
-        "/v2/models/{name}/versions/{version}": ("GET", service.metadata),
-        "/v2/models/{name}/versions/{version}/ready": ("GET", service.model_ready),
         "/health": ("GET", service.live),
         "/info": ("GET", service.info),
         "/metrics": ("GET", service.metrics),
     }
+    routes = [Route("/", service.timed("/", service.tei), methods=["POST"])]
     for path, (method, endpoint) in paths.items():
-        routes.append(Route(path, timed(path, endpoint), methods=[method]))
-    routes.append(Route("/", timed("/", service.tei), methods=["POST"]))
-    routes += page_routes()
+        routes.append(Route(path, service.timed(path, endpoint), methods=[method]))
+    for path, (package, name, media_type) in PAGE_FILES.items():
+        content = (resources.files(package) / "templates" / name).read_bytes()
+        routes.append(Route(path, _file(content, media_type), methods=["GET"]))
 
     app = Starlette(
         routes=routes,
@@ -347,27 +294,31 @@ def application(service: Service) -> ASGIApp:
             Exception: _failed,
         },
     )
-    settings = service.settings
-    return RequestGuard(app, settings.token, settings.hosts, service.count_status)
+    return RequestGuard(app, service.settings.token, service.settings.hosts, service.count_status)
+
+
+def _file(content: bytes, media_type: str) -> Endpoint:
+    async def page_file(_request: Request) -> Response:
+        return Response(content, media_type=media_type)
+
+    return page_file
 
 
 async def _request_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestError):
         raise error
-    return Response(error_body(error), error.status, {**error.headers, "content-type": "application/json"})
+    return error.response()
 
 
 async def _no_such_path(_request: Request, error: Exception) -> Response:
     """Answer a request for a path, or with a method, that there is not."""
     status = error.status_code if isinstance(error, HTTPException) else 404
-    problem = RequestError(status, "There is no such path with this method.", "Validation")
-    return Response(error_body(problem), status, {"content-type": "application/json"})
+    return RequestError(status, "There is no such path with this method.").response()
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:
     """Answer where the service has a fault; the log has the error."""
-    problem = RequestError(500, "The service failed; its log says why.", "Backend")
-    return Response(error_body(problem), 500, {"content-type": "application/json"})
+    return RequestError(500, "The service failed; its log says why.").response()
 
 
 async def _client_left(_request: Request, _error: Exception) -> Response:

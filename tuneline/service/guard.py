@@ -1,23 +1,28 @@
 """Who may ask the service: the host, the token and the origin of a request, and headers of every answer."""
 
 import hmac
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tuneline.service.errors import RequestError
-from tuneline.service.page import PAGE_FILES
+from tuneline.service.requests import RequestError
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
 PROBES = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
 """What anybody may read: probes have no token, and ask by the address of a container."""
-OPEN_FILES = frozenset(PAGE_FILES)
-"""What can be read without a token: a browser sends none for a page and its files."""
+PAGE_FILES = {
+    "/": ("tuneline.service", "page.html", "text/html"),
+    "/page.css": ("tuneline.service", "page.css", "text/css"),
+    "/page.js": ("tuneline.service", "page.js", "text/javascript"),
+    "/style.css": ("tuneline.reports", "style.css", "text/css"),
+}
+"""Package, file in its templates, and media type of what the page is made of.
+
+It is read without a token, because a browser sends none for a page and its files.
+"""
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -69,10 +74,8 @@ class RequestGuard:
 
         try:
             problem = self._problem(scope["method"], scope["path"], Headers(scope=scope))
-            if problem is None:
-                await self.app(scope, receive, send_guarded)
-            else:
-                await send_error(problem, send_guarded)
+            answer = self.app if problem is None else problem.response()
+            await answer(scope, receive, send_guarded)
         finally:
             self.count(status)
 
@@ -81,51 +84,22 @@ class RequestGuard:
         is_reading = method in {"GET", "HEAD"}
         if path in PROBES and is_reading:
             return None
-        problem = self._host_problem(headers)
-        if problem is not None or (path in OPEN_FILES and is_reading):  # a POST to / asks the model
-            return problem
-        return _origin_problem(headers) or self._token_problem(headers)
 
-    def _host_problem(self, headers: Mapping[str, str]) -> RequestError | None:
-        """Return why the name by which the service is asked is refused."""
         host = headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         hosts = self.hosts or (LOOPBACK if self.token is None else frozenset())
         if hosts and name.lower() not in hosts:
-            return RequestError(421, "This service is not asked by that name of a host.", "Validation")
-        return None
-
-    def _token_problem(self, headers: Mapping[str, str]) -> RequestError | None:
-        """Return why the token of a request is refused."""
-        if self.token is None:
+            return RequestError(421, "This service is not asked by that name of a host.")
+        if path in PAGE_FILES and is_reading:  # a POST to / asks the model
             return None
-        given = headers.get("authorization", "")
-        expected = f"Bearer {self.token}"
-        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode()):
-            bearer = {"www-authenticate": "Bearer"}
-            return RequestError(401, "The request has no token, or another one.", "Validation", bearer)
+
+        origin = headers.get("origin")
+        is_foreign = origin is not None and origin.partition("://")[2] != host
+        if is_foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+            return RequestError(403, "Pages of other sites may not ask this service.")
+
+        given = headers.get("authorization", "").encode("utf-8", "surrogateescape")
+        if self.token is not None and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+            message = "The request has no token, or another one."
+            return RequestError(401, message, www_authenticate="Bearer")
         return None
-
-
-def _origin_problem(headers: Mapping[str, str]) -> RequestError | None:
-    """Return why a request of a page is refused: the page is of another site."""
-    origin = headers.get("origin")
-    is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
-    if is_foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-        return RequestError(403, "Pages of other sites may not ask this service.", "Validation")
-    return None
-
-
-async def send_error(error: RequestError, send: Send) -> None:
-    """Send the answer to a request that gets no predictions."""
-    body = error_body(error)
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
-
-
-def error_body(error: RequestError) -> bytes:
-    """Return the body of that answer."""
-    content: dict[str, Any] = {"error": error.message, "error_type": error.error_type}
-    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")

@@ -10,16 +10,16 @@ import sys
 from collections.abc import Iterator
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
 from tuneline.service.application import Service, ServiceSettings, application
-from tuneline.service.connections import Protocol
 
 GRACE = 30
 """Seconds that accepted requests have to end."""
 KEEP_ALIVE = 10
-"""Seconds that a connection may wait for its next request, as ``tuneline.service.connections`` has it."""
+"""Seconds that a connection may wait for its next request."""
 LAST_ANSWERS = 0.4
 """Seconds after a signal in which clients that keep their connections learn that these end, and once more
 after the port is closed."""
@@ -27,6 +27,9 @@ ACCEPTING = 0.05
 """Seconds in which the event loop accepts who has connected."""
 LAST_ANSWER = (b"connection", b"close")
 """Header that tells a client to send its next request over another connection."""
+
+BACKLOG = 2_048
+"""Connections that wait to be accepted."""
 
 SO_ATTACH_FILTER = 26
 """Option of a socket on Linux, which Python does not name: a program decides which packets it gets."""
@@ -65,7 +68,7 @@ class InterruptedServer(uvicorn.Server):
         headers = self.server_state.default_headers
         headers.append(LAST_ANSWER)
         for connection in self.server_state.connections:
-            if isinstance(connection, Protocol) and connection.cycle is not None:
+            if isinstance(connection, H11Protocol) and connection.cycle is not None:
                 connection.cycle.default_headers = headers
         await asyncio.sleep(LAST_ANSWERS)
 
@@ -95,12 +98,13 @@ def server_config(service: Service, port: int = 0) -> uvicorn.Config:
     return uvicorn.Config(
         application(service),
         port=port,
-        http=Protocol,
+        http="h11",
         ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
         server_header=False,
+        backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
     )
@@ -129,6 +133,7 @@ def _listener(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # who asks now is answered as soon as the application runs
     except OSError as error:
         listener.close()
         problem = f"--host {host} --port {port}: it cannot be listened on: {error.strerror}."

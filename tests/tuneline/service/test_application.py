@@ -1,40 +1,89 @@
 """Requests from end to end, over a socket."""
 
 import socket
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
-import httpx
+import numpy as np
 import pytest
 
+from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
-from tuneline.service.jobs import RowJob
-from tuneline.service.limits import ServiceLimits
+from tests.small_pipeline import WORDS
+from tuneline import TextClassifier
+from tuneline.program.occlusion import word_effects
+from tuneline.service.requests import ServiceLimits
 
-PAIR = ["the parcel", "never came"]
+PAIR = ["the parcel", "is late again, my refund was fine"]
 
 
 def test_many_clients_get_their_own_answers(pairs):
     rows = [[f"{word} parcel", "came"] for word in ("the", "no", "late", "wrong", "my", "a", "one", "two")]
     expected = [pairs.post("/predict", {"inputs": row}).json() for row in rows]
     with ThreadPoolExecutor(16) as threads:
-        asked = rows * 12
-        answers = list(threads.map(lambda row: pairs.post("/predict", {"inputs": row}), asked))
-    for row, answer in zip(asked, answers, strict=True):
-        best = expected[rows.index(row)][0]
-        assert answer.json()[0]["label"] == best["label"]
-        assert answer.json()[0]["score"] == pytest.approx(best["score"], abs=1e-5)
+        answers = list(threads.map(lambda row: pairs.post("/predict", {"inputs": row}).json(), rows * 12))
+    for answer, wanted in zip(answers, expected * 12, strict=True):
+        assert [item["label"] for item in answer] == [item["label"] for item in wanted]
+        scores = [item["score"] for item in wanted]
+        assert [item["score"] for item in answer] == pytest.approx(scores, abs=1e-6)
 
 
-def test_path_or_method_that_there_is_not_is_an_error_of_the_service(pairs):
-    for method, path, status in (
-        ("GET", "/nothing", 404),
-        ("GET", "/predict", 405),
-        ("PUT", "/classify", 405),
-    ):
-        answer = pairs.client.request(method, path)
-        assert (answer.status_code, set(answer.json())) == (status, {"error", "error_type"})
+def test_predictions_have_everything_that_a_program_gets(pairs, pair_folder):
+    model = TextClassifier.load(pair_folder, threads=1)
+    rows = [PAIR, {"subject": "refund", "body": "fine", "more": 1}, ["the", " ".join(WORDS * 3)]]
+    answer = pairs.post("/v1/predictions", {"rows": rows})
+    assert answer.headers["tuneline-version"] == answer.json()["version"] == model.version
+    expected = model.predict([tuple(PAIR), ("refund", "fine"), tuple(rows[2])])
+    for got, prediction in zip(answer.json()["predictions"], expected, strict=True):
+        wanted = asdict(prediction)
+        scores = got.pop("scores")
+        assert list(scores) == list(wanted["scores"])
+        np.testing.assert_allclose(list(scores.values()), list(wanted.pop("scores").values()), atol=1e-6)
+        assert got.pop("probability") == pytest.approx(wanted.pop("probability"), abs=1e-6)
+        assert got == wanted
+    assert [row["truncated"] for row in answer.json()["predictions"]] == [False, False, True]
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression"])
+def test_effects_of_words_are_those_that_programs_get(tmp_path_factory, kind):
+    folder = published_pipeline(tmp_path_factory, kind) / "models/onnx"
+    model = TextClassifier.load(folder, threads=1)
+    occlusion = word_effects(model, PAIR)
+    with running_service(folder) as service:
+        answer = service.post("/v1/why", {"row": PAIR}).json()
+    assert answer["words"] == occlusion.words
+    assert answer["prediction"]["label"] == model.predict_one(tuple(PAIR)).label
+    for got, effect in zip(answer["effects"], occlusion.effects, strict=True):
+        assert (got["column"], got["start"], got["label"]) == (effect.text_column, effect.start, effect.label)
+        assert got["effect"] == pytest.approx(effect.effect, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "named"),
+    [
+        ("/v1/predictions", {"row": PAIR}, 400, '"rows"'),
+        ("/v1/predictions", {"rows": "late"}, 400, '"rows"'),
+        ("/v1/predictions", [PAIR], 400, '"rows"'),
+        ("/v1/predictions", {"rows": []}, 400, "no row"),
+        ("/v1/predictions", {"rows": [PAIR, ["late"]]}, 422, "row 1"),
+        ("/v1/predictions", {"rows": [PAIR, [1, "late"]]}, 422, "subject"),
+        ("/v1/why", {"rows": [PAIR]}, 400, '"row"'),
+        ("/v1/why", {"row": ["  ", "\n"]}, 422, "row 0"),
+        ("/v1/why", {"row": ["late", "x" * 10_000]}, 413, "10,004"),
+    ],
+)
+def test_body_that_is_no_request_is_refused(pairs, path, body, status, named):
+    answer = pairs.post(path, body)
+    assert answer.status_code == status
+    assert named in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nothing", 404), ("GET", "/predict", 405), ("PUT", "/v2", 405)]
+)
+def test_path_or_method_that_there_is_not_is_an_error_of_the_service(pairs, method, path, status):
+    answer = pairs.client.request(method, path)
+    assert (answer.status_code, set(answer.json())) == (status, {"error", "error_type"})
 
 
 def test_metrics_count_rows_and_have_no_text(pairs):
@@ -50,48 +99,8 @@ def test_metrics_count_rows_and_have_no_text(pairs):
     assert f'tuneline_model{{version="{pairs.service.model.current.version}"}} 1.0' in page
 
 
-def test_rows_that_wait_too_long_are_given_up(pair_folder):
-    with running_service(pair_folder, workers=1, limits=ServiceLimits(seconds=0.0)) as service:
-        answer = service.post("/predict", {"inputs": PAIR})
-    assert answer.status_code == 429
-    assert answer.headers["retry-after"]
-    assert answer.json()["error"].startswith("row 0: the row was not computed in time")
-
-
-def test_too_many_waiting_rows_are_refused_with_a_time(pair_folder):
-    with running_service(pair_folder, workers=1, limits=ServiceLimits(waiting_rows=50)) as service:
-        body = {"inputs": [["parcel " * 100, "came"]] * 50}
-        with ThreadPoolExecutor(20) as threads:
-            answers = list(threads.map(lambda _: service.post("/predict", body), range(20)))
-        statuses = {answer.status_code for answer in answers}
-        assert statuses == {200, 429}
-        refused = next(answer for answer in answers if answer.status_code == 429)
-        assert int(refused.headers["retry-after"]) >= 1
-        assert refused.json()["error_type"] == "Overloaded"
-        assert service.post("/predict", {"inputs": PAIR}).status_code == 200
-
-
-def test_rows_of_a_client_that_has_left_are_not_computed(pair_folder):
-    """It leaves while the only worker is busy."""
-    with running_service(pair_folder, workers=1) as service:
-        is_free = threading.Event()
-        model = service.service.model.current
-        busy = RowJob(model, [model.encode([tuple(PAIR)])], is_free.wait, time.monotonic() + 60)
-        service.service.engine.queue.add(busy)
-        with pytest.raises(httpx.ReadTimeout):
-            service.client.post("/predict", json={"inputs": [PAIR] * 400}, timeout=0.5)
-        time.sleep(0.3)  # until the service has seen that the connection is closed
-        is_free.set()
-        assert service.post("/predict", {"inputs": PAIR}).status_code == 200
-        page = service.client.get("/metrics").text
-        (rows,) = [line for line in page.splitlines() if line.startswith("tuneline_batch_rows_sum")]
-        assert float(rows.split()[-1]) == 2
-        assert service.service.engine.queue.waiting_rows == 0
-
-
 def test_client_that_does_not_finish_its_body_is_answered_and_left(pair_folder):
-    limits = ServiceLimits(body_seconds=0.2)
-    with running_service(pair_folder, limits=limits) as service:
+    with running_service(pair_folder, limits=ServiceLimits(body_seconds=0.2)) as service:
         host, port = service.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:
             head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
@@ -100,14 +109,15 @@ def test_client_that_does_not_finish_its_body_is_answered_and_left(pair_folder):
             assert slow.recv(1000).startswith(b"HTTP/1.1 408")
 
 
-def test_large_bodies_are_refused_before_they_are_read(pair_folder):
-    with running_service(pair_folder, limits=ServiceLimits(body_bytes=1000)) as service:
-        answer = service.post("/predict", {"inputs": ["x" * 1000, "y"]})
-        assert answer.status_code == 413
+def test_large_bodies_and_rows_are_refused(pair_folder):
+    limits = ServiceLimits(body_bytes=1000, row_characters=500)
+    with running_service(pair_folder, limits=limits) as service:
+        assert service.post("/predict", {"inputs": ["x" * 1000, "y"]}).status_code == 413
         chunks = (b"x" * 600 for _ in range(3))
         headers = {"content-type": "application/json"}
-        answer = service.client.post("/predict", content=chunks, headers=headers)
-        assert answer.status_code == 413
+        assert service.client.post("/predict", content=chunks, headers=headers).status_code == 413
+        refused = service.post("/predict", {"inputs": [PAIR, ["x" * 499, "yy"]]})
+        assert (refused.status_code, refused.json()["error"][:5]) == (413, "row 1")
         assert service.post("/predict", {"inputs": PAIR}).status_code == 200
 
 

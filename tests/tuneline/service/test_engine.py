@@ -1,17 +1,17 @@
-"""Workers: every row of every request gets the logits that it would get alone."""
+"""Workers: every row of every request gets the logits that it would get alone, and nobody waits for long."""
 
+import asyncio
 import threading
-import time
 
 import numpy as np
 import pytest
 
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
-from tuneline.service.engine import NOT_COMPUTED, Engine
-from tuneline.service.jobs import RowJob
+from tuneline.service.engine import MOST_EXPLANATIONS, Engine
+from tuneline.service.requests import RequestError, ServiceLimits
 
-LATER = 60
+PAIR = ("the parcel", "never came")
 
 
 @pytest.fixture(scope="module")
@@ -21,64 +21,133 @@ def model(pair_folder):
 
 @pytest.fixture
 def engine():
-    batches = []
-    engine = Engine(2, 10_000, lambda rows, seconds: batches.append((rows, seconds)))
-    engine.seen = batches
+    engine = Engine(2, ServiceLimits())
     yield engine
     engine.stop()
 
 
-def asked(engine, model, rows):
-    """Ask for rows, and return the job with an event that is set when it is done."""
-    done = threading.Event()
-    job = RowJob(model, rows, done.set, time.monotonic() + LATER)
-    engine.queue.add(job)
-    return job, done
+@pytest.fixture
+def busy():
+    """An engine whose only worker is busy."""
+    engine = Engine(1, ServiceLimits(waiting_rows=50, seconds=0.3))
+    engine._free = 0
+    yield engine
+    engine.stop()
+
+
+async def logits_of(engine, model, requests):
+    answers = await asyncio.gather(*(engine.answer(model, texts) for texts in requests))
+    return [logits for _, logits in answers]
 
 
 def test_rows_of_all_requests_get_their_own_logits(engine, model):
     texts = [(" ".join(WORDS[: 1 + number % 30]), WORDS[number % 7]) for number in range(90)]
     alone = np.concatenate([model.logits(model.encode([row]), 1) for row in texts])
-    rows = [model.encode([row]) for row in texts]
-    jobs = [asked(engine, model, rows[start : start + 1 + start % 5]) for start in range(0, 85, 5)]
-    for start, (job, done) in zip(range(0, 85, 5), jobs, strict=True):
-        assert done.wait(LATER)
-        assert not job.failures
-        np.testing.assert_allclose(job.logits, alone[start : start + 1 + start % 5], atol=1e-5)
-    assert sum(count for count, _ in engine.seen) == sum(len(job.rows) for job, _ in jobs)
+    requests = [texts[start : start + 1 + start % 5] for start in range(0, 85, 5)]
+    for start, logits in zip(range(0, 85, 5), asyncio.run(logits_of(engine, model, requests)), strict=True):
+        np.testing.assert_allclose(logits, alone[start : start + len(logits)], atol=1e-5)
 
 
-def test_request_is_answered_alike_whoever_else_asks(engine, pair_folder):
-    int8 = TextClassifier.load(pair_folder, "int8", threads=1)
-    rows = [int8.encode([(word * 3, "came")]) for word in WORDS]
-    job, done = asked(engine, int8, rows)
-    assert done.wait(LATER)
-    others = [asked(engine, int8, rows[number : number + 3]) for number in range(8)]
-    again, again_done = asked(engine, int8, rows)
-    for _, other_done in [*others, (again, again_done)]:
-        assert other_done.wait(LATER)
-    np.testing.assert_array_equal(again.logits, job.logits)
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_request_is_answered_alike_whoever_else_asks(engine, pair_folder, precision):
+    model = TextClassifier.load(pair_folder, precision, threads=1)
+    rows = [(word * 3, "came") for word in WORDS]
+    (alone,) = asyncio.run(logits_of(engine, model, [rows]))
+    others = [rows[number : number + 3] for number in range(8)]
+    together = asyncio.run(logits_of(engine, model, [*others, rows]))[-1]
+    np.testing.assert_allclose(together, alone, atol=0 if precision == "int8" else 1e-6)
 
 
-def test_row_that_the_model_cannot_compute_fails_alone(engine, model, capsys):
-    """Its token is none of the vocabulary, so that ONNX Runtime fails on the whole batch."""
-    good = model.encode([("the parcel", "came")])
-    bad = type(good)(
-        {**good.values, "input_ids": np.full_like(good.values["input_ids"], 10**6)}, good.offsets, 0
-    )
-    first, first_done = asked(engine, model, [good, bad, good])
-    second, second_done = asked(engine, model, [good])
-    assert first_done.wait(LATER)
-    assert second_done.wait(LATER)
-    assert first.failures == {1: NOT_COMPUTED}
-    assert not second.failures
-    np.testing.assert_allclose(first.logits[[0, 2]], np.repeat(second.logits, 2, axis=0), atol=1e-5)
-    assert NOT_COMPUTED in capsys.readouterr().err
+def test_requests_take_turns(model):
+    """One of a single row is answered before one of a thousand that came first."""
+    engine = Engine(1, ServiceLimits())
+    ended = []
 
+    async def ask(name, rows):
+        await engine.answer(model, [PAIR] * rows)
+        ended.append(name)
 
-def test_stopped_engine_computes_what_waits(model):
-    engine = Engine(1, 1000, lambda _rows, _seconds: None)
-    rows = [model.encode([("the parcel", "came")])]
-    jobs = [asked(engine, model, rows) for _ in range(50)]
+    async def ask_both():
+        await asyncio.gather(ask("many", 1000), ask("one", 1))
+
+    asyncio.run(ask_both())
     engine.stop()
-    assert all(done.is_set() and not job.failures for job, done in jobs)
+    assert ended == ["one", "many"]
+
+
+def test_batch_that_the_model_cannot_compute_fails_its_request_alone(engine, model, monkeypatch, capsys):
+    """Its token is none of the vocabulary, so that ONNX Runtime fails."""
+    encode = TextClassifier.encode
+
+    def encoded(self, texts):
+        rows = encode(self, texts)
+        if texts[0] != PAIR:
+            rows.values["input_ids"][:] = 10**6
+        return rows
+
+    monkeypatch.setattr(TextClassifier, "encode", encoded)
+
+    async def ask_both():
+        bad = engine.answer(model, [("the parcel", "is bad")])
+        return await asyncio.gather(bad, engine.answer(model, [PAIR]), return_exceptions=True)
+
+    error, (predictions, _) = asyncio.run(ask_both())
+    assert (error.status, len(predictions)) == (424, 1)
+    assert "1 rows" in capsys.readouterr().err
+
+
+def test_rows_that_wait_too_long_are_given_up(busy, model):
+    with pytest.raises(RequestError, match="no answer in 0 s") as error:
+        asyncio.run(busy.answer(model, [PAIR]))
+    assert (error.value.status, "retry-after" in error.value.headers) == (429, True)
+    assert busy.waiting_rows == 0
+
+
+def test_too_many_rows_are_refused_and_those_of_a_client_that_left_are_not_computed(busy, model, monkeypatch):
+    computed = []
+    encode = TextClassifier.encode
+    monkeypatch.setattr(
+        TextClassifier, "encode", lambda self, rows: computed.extend(rows) or encode(self, rows)
+    )
+
+    async def ask():
+        waiting = asyncio.ensure_future(busy.answer(model, [("left", "alone")] * 50))
+        await asyncio.sleep(0.1)
+        with pytest.raises(RequestError, match="Too many rows") as error:
+            await busy.answer(model, [PAIR])
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        busy._free = 1
+        predictions, _ = await busy.answer(model, [PAIR])
+        return error.value.status, len(predictions)
+
+    assert asyncio.run(ask()) == (429, 1)
+    assert computed == [PAIR]
+
+
+def test_few_rows_wait_to_be_explained_and_no_more_is_computed_of_those_that_nobody_waits_for(model):
+    engine = Engine(1, ServiceLimits())
+    is_free = threading.Event()
+    engine._explainer.submit(is_free.wait)
+
+    async def explain():
+        asked = [asyncio.ensure_future(engine.explain(model, PAIR)) for _ in range(MOST_EXPLANATIONS)]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="wait to be explained"):
+            await engine.explain(model, PAIR)
+        for task in asked[1:]:
+            task.cancel()
+        is_free.set()
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        assert results[0].effects
+        assert all(isinstance(result, asyncio.CancelledError) for result in results[1:])
+
+    asyncio.run(explain())
+    engine.stop()
+
+
+def test_row_that_is_not_explained_in_time_is_given_up(model):
+    engine = Engine(1, ServiceLimits(seconds=-1))
+    with pytest.raises(RequestError, match="no answer"):
+        asyncio.run(engine.explain(model, PAIR))
+    engine.stop()

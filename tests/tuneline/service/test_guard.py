@@ -51,12 +51,6 @@ def test_pages_of_other_sites_are_refused(pairs, headers):
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_page_of_the_service_may_ask(pairs):
-    host = pairs.address.removeprefix("http://")
-    headers = {"host": host, "origin": pairs.address, "sec-fetch-site": "same-origin"}
-    assert pairs.post("/predict", PAIR, **headers).status_code == 200
-
-
 def test_types_that_a_page_may_send_anywhere_are_refused(pairs):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         answer = pairs.client.post("/predict", content=b"{}", headers={"content-type": kind})

@@ -1,5 +1,7 @@
 """The process: signals end what was accepted, and errors say what to do."""
 
+import http.client
+import json
 import os
 import re
 import signal
@@ -61,7 +63,6 @@ def test_log_has_no_text_of_a_request(pair_folder):
         (["--host", "0.0.0.0"], None, "there is no token"),  # noqa: S104
         (["--host", "0.0.0.0"], "short", "which can be guessed"),  # noqa: S104
         (["--host", "203.0.113.7"], "x" * 32, "cannot be listened on"),
-        (["--disagreements", "x.jsonl"], None, "Name one with --shadow"),
         (["--model", "missing"], None, "has no exported model"),
         (["--precision", "fp16"], None, "has no model fp16"),
     ],
@@ -95,3 +96,34 @@ def test_answers_come_at_once(pair_folder):
     process.terminate()
     process.communicate(timeout=60)
     assert min(seconds) < 0.03
+
+
+def ask_until_refused(port, statuses, lost):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    while True:
+        try:
+            connection.request("POST", "/predict", json.dumps(PAIR), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+        except ConnectionRefusedError:
+            return
+        except (OSError, http.client.HTTPException) as error:
+            lost.append(repr(error))
+            return
+
+
+def test_sigterm_loses_no_request_of_clients_that_keep_their_connections(pair_folder):
+    process, address = started(pair_folder)
+    port = int(address.rpartition(":")[2])
+    statuses, lost = [], []
+    clients = [threading.Thread(target=ask_until_refused, args=(port, statuses, lost)) for _ in range(8)]
+    for client in clients:
+        client.start()
+    time.sleep(1)
+    process.terminate()
+    for client in clients:
+        client.join()
+    assert process.wait(30) == 0
+    assert not lost
+    assert set(statuses) == {200}

@@ -1,15 +1,11 @@
 """The dialect of text-embeddings-inference, also by Hugging Face's own client."""
 
-import math
-
-import numpy as np
 import pytest
 from huggingface_hub import InferenceClient, constants
 
 from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
 from tuneline import TextClassifier
-from tuneline.tasks import Multilabel
 
 PAIR = ["the parcel", "never came"]
 
@@ -22,11 +18,6 @@ def test_answer_is_sorted_and_has_the_probabilities_of_the_program(pairs, pair_f
     assert [(item["label"], item["score"]) for item in answer.json()] == expected
 
 
-def test_answer_names_the_version_that_show_explains(pairs):
-    answer = pairs.post("/predict", {"inputs": PAIR})
-    assert answer.headers["tuneline-version"] == pairs.service.model.current.version
-
-
 def test_batch_is_a_list_of_lists(pairs):
     answer = pairs.post("/predict", {"inputs": [PAIR, ["invoice", "wrong"]]}).json()
     assert [type(row) for row in answer] == [list, list]
@@ -37,10 +28,6 @@ def test_row_may_be_an_object_with_the_columns(pairs):
     rows = [{"subject": PAIR[0], "body": PAIR[1]}]
     one = pairs.post("/predict", {"inputs": PAIR}).json()
     assert pairs.post("/predict", {"inputs": rows}).json() == [one]
-
-
-def test_root_answers_too(pairs):
-    assert pairs.post("/", {"inputs": PAIR}).json() == pairs.post("/predict", {"inputs": PAIR}).json()
 
 
 def test_raw_scores_are_the_outputs_of_the_model(pairs, pair_folder):
@@ -56,7 +43,7 @@ def test_model_of_one_text_takes_a_text_a_batch_and_no_pair(texts):
     assert texts.post("/predict", {"inputs": [["the parcel never came"]]}).json() == [one.json()]
     refused = texts.post("/predict", {"inputs": ["the parcel never came", "invoice"]})
     assert refused.status_code == 422
-    assert '{"inputs": [["first text"], ["second text"]]}' in refused.json()["error"]
+    assert '{"inputs": [["a text"], ["a text"]]}' in refused.json()["error"]
 
 
 def test_truncation_is_that_of_training_unless_it_is_forbidden(pairs):
@@ -66,12 +53,8 @@ def test_truncation_is_that_of_training_unless_it_is_forbidden(pairs):
     forbidden = pairs.post("/predict", {"inputs": [PAIR, long], "truncate": False})
     assert forbidden.status_code == 413
     assert forbidden.json()["error"].startswith("row 1: longer than")
-    for direction in ("right", "Right"):
-        body = {"inputs": long, "truncation_direction": direction}
-        assert pairs.post("/predict", body).status_code == 200
-    other = {"inputs": PAIR, "truncation_direction": "Left"}
-    assert pairs.post("/predict", other).status_code == 200
-    refused = pairs.post("/predict", {**other, "inputs": long})
+    assert pairs.post("/predict", {"inputs": long, "truncation_direction": "Right"}).status_code == 200
+    refused = pairs.post("/predict", {"inputs": long, "truncation_direction": "Left"})
     assert refused.status_code == 422
     assert "truncated right" in refused.json()["error"]
 
@@ -82,8 +65,8 @@ def test_truncation_is_that_of_training_unless_it_is_forbidden(pairs):
         ({}, 400, "Validation"),
         ([], 400, "Validation"),
         ({"inputs": PAIR, "truncate": "yes"}, 400, "Validation"),
-        ({"inputs": PAIR, "truncation_direction": "up"}, 400, "Validation"),
-        ({"inputs": []}, 400, "Empty"),
+        ({"inputs": PAIR, "truncation_direction": "up"}, 422, "Tokenizer"),
+        ({"inputs": []}, 400, "Validation"),
         ({"inputs": [[]]}, 422, "Tokenizer"),
         ({"inputs": "one"}, 422, "Tokenizer"),
         ({"inputs": [PAIR, ["one"]]}, 422, "Tokenizer"),
@@ -120,13 +103,3 @@ def test_client_of_hugging_face_reads_the_answers(pairs, monkeypatch):
     for address in (pairs.address, f"{pairs.address}/predict"):
         answer = InferenceClient(model=address).text_classification(PAIR)
         assert (answer.label, answer.score) == (best["label"], best["score"])
-
-
-def test_probabilities_of_extreme_logits_are_numbers(pairs):
-    """text-embeddings-inference answers NaN for these."""
-    task = pairs.service.model.current.task
-    scores = task.scores(np.array([[-100.0, 5.0, -3e38]], np.float32))
-    assert all(math.isfinite(score) for score in scores[0])
-    assert scores.sum() == pytest.approx(1)
-    several = Multilabel(("a", "b")).scores(np.array([[-1000.0, 1000.0]], np.float32))
-    assert several.tolist() == [[0.0, 1.0]]

@@ -10,12 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.program.prediction import Prediction
 from tuneline.program.text_classifier import TextClassifier
-from tuneline.service.answering import AnsweredRows
-from tuneline.service.dialects.rows import row_example, texts_of_request
-from tuneline.service.errors import RequestError, invalid, unprocessable
-from tuneline.service.limits import ServiceLimits
-from tuneline.tasks import Task
+from tuneline.service.requests import (
+    RequestError,
+    ServiceLimits,
+    field_of,
+    row_example,
+    texts_of_request,
+)
+
+NUMBER = "LABEL_0"
+"""Name that the number of a regression has in this dialect."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +50,17 @@ def read_tei(body: Any, model: TextClassifier, limits: ServiceLimits) -> TeiRequ
     Raises:
         RequestError: It is none, or its rows are no texts.
     """
-    if not isinstance(body, Mapping) or "inputs" not in body:
-        raise invalid(f'The body is {{"inputs": {row_example(model.text_columns)}}}.')
-    inputs = body["inputs"]
+    inputs = field_of(body, "inputs", model.text_columns)
     is_batch = isinstance(inputs, list) and any(isinstance(row, (list, Mapping)) for row in inputs)
     if isinstance(inputs, list) and not is_batch:
         _refuse_texts(inputs, model.text_columns)
-    rows = inputs if is_batch else [inputs]
+    rows = inputs if is_batch or inputs == [] else [inputs]
 
-    side = body.get("truncation_direction")
-    if side is not None and str(side).lower() not in {"left", "right"}:
-        raise invalid("truncation_direction is left or right.")
+    # A model reads the side of long texts that it was trained with.
+    side = model.encoder.truncation_side
+    if str(body.get("truncation_direction") or side).lower() != side:
+        message = f"This model was trained with texts truncated {side}: leave truncation_direction out."
+        raise RequestError(422, message)
     return TeiRequest(
         texts=texts_of_request(rows, model.text_columns, limits),
         is_batch=is_batch,
@@ -60,27 +69,12 @@ def read_tei(body: Any, model: TextClassifier, limits: ServiceLimits) -> TeiRequ
     )
 
 
-def refuse_other_side(body: Mapping[str, Any], answered: AnsweredRows) -> None:
-    """Refuse a side of truncation that the model was not trained with, where it would matter.
-
-    Raises:
-        RequestError: A row is longer than what the model reads.
-    """
-    side = str(body.get("truncation_direction") or answered.model.encoder.truncation_side).lower()
-    if side == answered.model.encoder.truncation_side:
-        return
-    for number, prediction in enumerate(answered.predictions):
-        if prediction.truncated:
-            raise unprocessable(
-                f"row {number} is {answered.model.unread}, and the model was trained with texts that are"
-                f" truncated {answered.model.encoder.truncation_side}: leave truncation_direction out."
-            )
-
-
-def tei_answer(request: TeiRequest, answered: AnsweredRows) -> list[Any]:
+def tei_answer(
+    request: TeiRequest, predictions: Sequence[Prediction], outputs: NDArray[np.float32]
+) -> list[Any]:
     """Return the classes of each row with their scores, the highest first."""
     rows = []
-    for prediction, logits in zip(answered.predictions, answered.logits, strict=True):
+    for prediction, logits in zip(predictions, outputs, strict=True):
         names = list(prediction.scores) or [NUMBER]
         values = list(prediction.scores.values()) or [prediction.number or 0.0]
         if request.raw_scores:
@@ -90,13 +84,9 @@ def tei_answer(request: TeiRequest, answered: AnsweredRows) -> list[Any]:
     return rows if request.is_batch else rows[0]
 
 
-NUMBER = "LABEL_0"
-"""Name that the number of a regression has in this dialect."""
-
-
-def tei_info(model: TextClassifier, name: str, limits: Mapping[str, int]) -> dict[str, Any]:
+def tei_info(model: TextClassifier, name: str, limits: ServiceLimits) -> dict[str, Any]:
     """Return what ``GET /info`` answers."""
-    names = class_labels(model.task)
+    names = model.task.class_names if model.task.has_classes else [NUMBER]
     return {
         "model_id": name,
         "model_sha": model.version,
@@ -108,33 +98,22 @@ def tei_info(model: TextClassifier, name: str, limits: Mapping[str, int]) -> dic
             }
         },
         "max_input_length": model.max_length,
+        "max_client_batch_size": limits.rows,
+        "max_concurrent_requests": limits.waiting_rows,
         "text_columns": list(model.text_columns),
         "task": model.task.kind,
-        **limits,
     }
-
-
-def class_labels(task: Task) -> Sequence[str]:
-    """Return the names of the outputs of a model."""
-    return task.class_names if task.has_classes else [NUMBER]
 
 
 def _refuse_texts(inputs: list[Any], columns: tuple[str, ...]) -> None:
     """Refuse a list of texts that is no row of the model."""
-    if len(inputs) == len(columns):
-        return
-    if not inputs:
-        raise RequestError(400, "There is no row.", "Empty")
-    if len(columns) == 1:
-        raise unprocessable(
-            'A list of texts is one row here, of as many texts: this model reads one. A batch is {"inputs":'
-            ' [["first text"], ["second text"]]}.'
+    if inputs and len(inputs) != len(columns):
+        example = row_example(columns) if len(columns) > 1 else f"[{row_example(columns)}]"
+        raise RequestError(
+            422,
+            f"A list of texts is one row here, of as many texts: this model reads {len(columns)}. A batch is"
+            f' {{"inputs": [{example}, {example}]}}.',
         )
-    example = row_example(columns)
-    raise unprocessable(
-        f"A list of texts is one row here, of {len(columns)} texts; this one has {len(inputs)}. A batch is"
-        f' {{"inputs": [{example}, {example}]}}.'
-    )
 
 
 def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
@@ -142,5 +121,5 @@ def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise invalid(f"{name} is true or false.")
+        raise RequestError(400, f"{name} is true or false.")
     return value

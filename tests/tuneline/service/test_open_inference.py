@@ -1,0 +1,74 @@
+"""The Open Inference Protocol."""
+
+import pytest
+
+INFER = "/v2/models/tuneline/infer"
+SUBJECTS = ["the parcel", "Rechnung ü"]
+BODIES = ["never came", "wrong"]
+
+
+def tensor(name, values, **more):
+    return {"name": name, "shape": [len(values)], "datatype": "BYTES", "data": values, **more}
+
+
+def request(*tensors, **more):
+    return {"inputs": list(tensors or (tensor("subject", SUBJECTS), tensor("body", BODIES))), **more}
+
+
+def test_answer_has_the_names_of_the_labels_and_the_numbers_of_the_other_dialect(pairs):
+    answer = pairs.post(INFER, request(id="17"))
+    assert answer.status_code == 200
+    assert answer.json()["id"] == "17"
+    assert answer.json()["model_version"] == pairs.service.model.current.version
+    found = {output["name"]: output for output in answer.json()["outputs"]}
+    names = found["scores"]["parameters"]["labels"]
+    assert found["scores"]["shape"] == [2, len(names)]
+    rows = [list(row) for row in zip(SUBJECTS, BODIES, strict=True)]
+    rows = pairs.post("/predict", {"inputs": rows}).json()
+    assert found["label"]["data"] == [row[0]["label"] for row in rows]
+    assert found["probability"]["data"] == [row[0]["score"] for row in rows]
+    scores = found["scores"]["data"][: len(names)]
+    assert dict(zip(names, scores, strict=True)) == {item["label"]: item["score"] for item in rows[0]}
+
+
+def test_only_input_of_a_model_of_one_text_may_have_any_name(texts):
+    body = request(tensor("text", ["the parcel never came"], shape=[1, 1]))
+    assert texts.post(INFER, body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ({"inputs": "x"}, 400),
+        ({"inputs": ["x"]}, 400),
+        ({"inputs": []}, 422),
+        (request(id=7), 400),
+        (request(tensor("subject", SUBJECTS)), 422),
+        (request(tensor("subject", SUBJECTS), tensor("other", BODIES)), 422),
+        (request(tensor("subject", SUBJECTS), tensor("body", BODIES[:1])), 422),
+        (request(tensor("subject", SUBJECTS, shape=[3]), tensor("body", BODIES)), 422),
+        (request(tensor("subject", SUBJECTS, data="x"), tensor("body", BODIES)), 400),
+        (request(tensor("subject", [1, 2]), tensor("body", BODIES)), 422),
+        (request(tensor("subject", SUBJECTS, datatype="FP32"), tensor("body", BODIES)), 422),
+        (request(tensor("subject", []), tensor("body", [])), 400),
+        (request(tensor("subject", SUBJECTS, data=None, parameters={"binary_data_size": 4})), 400),
+    ],
+)
+def test_body_that_is_no_request_is_an_error(pairs, body, status):
+    assert pairs.post(INFER, body).status_code == status
+
+
+def test_metadata_and_health(pairs):
+    assert pairs.client.get("/v2").json()["name"] == "tuneline"
+    assert pairs.client.get("/v2/health/live").status_code == 200
+    assert pairs.client.get("/v2/health/ready").status_code == 200
+    metadata = pairs.client.get("/v2/models/tuneline").json()
+    assert [each["name"] for each in metadata["inputs"]] == ["subject", "body"]
+    assert metadata["versions"] == [pairs.service.model.current.version]
+    assert pairs.client.get("/v2/models/tuneline/ready").json()["ready"] is True
+
+
+def test_other_model_is_not_found(pairs):
+    assert pairs.client.get("/v2/models/other").status_code == 404
+    assert pairs.post("/v2/models/other/infer", request()).status_code == 404

@@ -1,0 +1,147 @@
+"""Requests: their limits, bodies and rows, and the errors that refuse them."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tuneline.program.program_rows import characters_of, texts_of_row
+from tuneline.runtime.errors import DataError
+
+JSON = "application/json"
+ERROR_TYPES = {422: "Tokenizer", 424: "Backend", 429: "Overloaded", 500: "Backend"}
+"""Kinds of error by status, as text-embeddings-inference names them; all others are ``Validation``."""
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """Limits of requests.
+
+    Attributes:
+        body_bytes: Bytes of a body.
+        body_seconds: Seconds in which a body has to arrive.
+        rows: Rows of a request.
+        waiting_rows: Rows of all requests that have no answer yet.
+        seconds: Seconds after which a request is given up.
+        row_characters: Characters of a row. Tokenizers take seconds and a gigabyte for a million without a
+            space, of which the model reads the first few.
+    """
+
+    body_bytes: int = 2_000_000
+    body_seconds: float = 10.0
+    rows: int = 1_024
+    waiting_rows: int = 4_096
+    seconds: float = 30.0
+    row_characters: int = 100_000
+
+
+class RequestError(Exception):
+    """A request that gets no predictions.
+
+    Attributes:
+        status: Status of HTTP.
+        message: What is wrong, and what to do; it quotes nothing of the request.
+        headers: Headers of the answer.
+    """
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> Response:
+        """Return the answer to the request."""
+        content = {"error": self.message, "error_type": ERROR_TYPES.get(self.status, "Validation")}
+        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+        return Response(body, self.status, self.headers, media_type=JSON)
+
+
+async def read_json(request: Request, limits: ServiceLimits) -> Any:
+    """Return the body of a request, read within its limits and only then parsed.
+
+    Raises:
+        RequestError: It has too many bytes, takes too long, or is no JSON.
+        ClientDisconnect: The client went away.
+    """
+    # Of the types that a web page can send to another origin without being asked, none.
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise RequestError(415, f"The Content-Type of a request is {JSON}.")
+
+    too_large = RequestError(
+        413,
+        f"The body has more than {limits.body_bytes:,} bytes. Send the rows in parts.",
+        connection="close",
+    )
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length) > limits.body_bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.body_bytes:
+                    raise too_large
+    except TimeoutError:
+        message = f"The body did not arrive in {limits.body_seconds:.0f} s."
+        raise RequestError(408, message, connection="close") from None
+
+    try:
+        return from_json(bytes(body), allow_inf_nan=False)
+    except ValueError as error:
+        raise RequestError(400, f"The body is no JSON: {error}.") from None
+
+
+def field_of(body: Any, name: str, columns: tuple[str, ...], *, several: bool = False) -> Any:
+    """Return a field of a body.
+
+    Raises:
+        RequestError: It has none; the message shows a body of a model that reads these columns.
+    """
+    if isinstance(body, Mapping) and name in body and (not several or isinstance(body[name], list)):
+        return body[name]
+    example = row_example(columns)
+    if several:
+        example = f"[{example}]"
+    raise RequestError(400, f'The body is {{"{name}": {example}}}.')
+
+
+def row_example(columns: tuple[str, ...]) -> str:
+    """Return a row of a model as JSON, for messages."""
+    if len(columns) == 1:
+        return '"a text"'
+    return json.dumps([f"a {column}" for column in columns])
+
+
+def texts_of_request(
+    rows: Sequence[Any], columns: tuple[str, ...], limits: ServiceLimits
+) -> list[tuple[str, ...]]:
+    """Return the texts of rows: each is a text, a list of as many as the model reads, or an object.
+
+    Raises:
+        RequestError: There is no row, or one is no text, has only white space, or is too long; or there are
+            too many rows, of which none is looked at.
+    """
+    if not rows:
+        raise RequestError(400, "There is no row.")
+    if len(rows) > limits.rows:
+        message = f"{len(rows):,} rows; a request has {limits.rows:,} at most. Send them in parts."
+        raise RequestError(413, message)
+    texts = []
+    for number, row in enumerate(rows):
+        try:
+            texts.append(texts_of_row(row, columns, f"row {number}"))
+        except DataError as error:
+            raise RequestError(422, f"{error.problem} {error.hint}") from None
+        characters = characters_of(texts[-1])
+        if characters > limits.row_characters:
+            message = f"row {number}: {characters:,} characters; a row has {limits.row_characters:,} at most."
+            raise RequestError(413, message)
+    return texts
