@@ -15,8 +15,13 @@ from transformers import SchedulerType, get_scheduler
 
 from stages.train.decisions import cross_fitted, decided
 from stages.train.losses import balanced_weights, model_outputs, row_losses, total_weight, weighted
-from tuneline.metrics.example_labels import example_labels
-from tuneline.metrics.functions import CustomMetric, ProjectFunction, load_function, load_metric
+from tuneline.metrics.functions import (
+    CustomMetric,
+    ProjectFunction,
+    example_labels,
+    load_function,
+    load_metric,
+)
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores
 from tuneline.metrics.stats import Interval, metric_interval
 from tuneline.metrics.table import METRIC_TABLE

@@ -42,7 +42,7 @@ from stages.train.optimization import (
 from stages.train.progress import TrainingLogger, TrainingProgress
 from tuneline.core.hashes import content_key
 from tuneline.core.training_devices import TrainingSegment
-from tuneline.metrics.example_labels import example_labels
+from tuneline.metrics.functions import example_labels
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
 from tuneline.runtime.atomic_files import write_json

@@ -152,9 +152,6 @@ class Timing(Record):
 
     __pydantic_extra__: dict[str, Number]
 
-    outs: str | None = None
-    """Key of the outs of that run (``tuneline.core.outs_key``): other outs are of another run."""
-
     @property
     def values(self) -> Mapping[str, float]:
         """The measurements by name."""

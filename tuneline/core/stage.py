@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from tuneline.core.outs_key import outs_key
 from tuneline.core.records import Timing
 from tuneline.core.written_records import write_record
 from tuneline.paths import TIMING
@@ -82,7 +81,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     The file is not a DVC out, because it differs between runs on the same inputs.
     """
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
-    write_record(TIMING / f"{name}.json", Timing.model_validate({"outs": outs_key(name, Path()), **timing}))
+    write_record(TIMING / f"{name}.json", Timing.model_validate(timing))
     values = ", ".join(f"{key} {value:,.6g}" for key, value in timing.items())
     say(f"{name}: {values}")
 

@@ -5,9 +5,9 @@ import importlib
 import inspect
 import math
 import sys
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import singledispatch
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.yaml_files import read_yaml
-from tuneline.metrics.example_labels import example_labels
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
 from tuneline.paths import PIPELINE, PROJECT
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks import Task
+from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks.task import Labels
 
 OPTIONS_OF = {"train.loss": " or a value in train.loss_options"}
 """Where the values of other arguments come from, by parameter; a metric has none."""
@@ -41,15 +41,8 @@ class ProjectFunction:
     files: tuple[Path, ...]
 
     def __call__(self, logits: Any, labels: Any) -> Any:
-        """Call the function."""
-        try:
-            return self.target(logits, labels, **self.options)
-        except Exception as error:  # whatever the user's code raises
-            called = f"for logits {tuple(logits.shape)} and labels {tuple(labels.shape)}"
-            where = _line_in_project(error)
-            raise self.error(
-                f"fails {called}{where}: {type(error).__name__}: {error}", "Correct the function."
-            ) from error
+        """Call the function. Its errors pass as they are: their traceback names the line."""
+        return self.target(logits, labels, **self.options)
 
     def error(self, problem: str, hint: str) -> ParamsError:
         """Return an error about the function that names parameter, file and function."""
@@ -95,11 +88,7 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
     """
     root = Path.cwd()
     with _fresh_imports_from(root):
-        try:
-            module = importlib.import_module(name.module)
-        except Exception as error:  # whatever the user's code raises
-            problem = f"cannot be imported{_line_in_project(error)}: {type(error).__name__}: {error}"
-            raise ParamsError(f"{parameter}: {name.file} {problem}", "Correct the file.") from error
+        module = importlib.import_module(name.module)
         files = []
         for key, imported in sys.modules.items():
             if not _is_of_project(key):
@@ -114,15 +103,6 @@ def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path,
             " a folder without it.",
         )
     return module, tuple(sorted(file.relative_to(root) for file in files))
-
-
-def _line_in_project(error: Exception) -> str:
-    """Return where in the user's files an error was raised, to append; empty if it was elsewhere."""
-    folder = str(PROJECT.absolute())
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):  # the innermost call is the last one
-        if frame.filename.startswith(folder):
-            return f" ({Path(frame.filename).relative_to(Path.cwd())}, line {frame.lineno})"
-    return ""
 
 
 def _is_of_project(module: str) -> bool:
@@ -178,8 +158,7 @@ class CustomMetric:
         outputs = logits[:, 0] if logits.shape[1] == 1 else logits
         value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
         if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-            returned = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
-            problem = f"returns {returned} for {len(labels)} rows, not one finite number."
+            problem = f"returns {value!r:.200} for {len(labels)} rows, not one finite number."
             raise self.function.error(problem, "Return a float, also if a class is absent.")
         return float(value)
 
@@ -206,3 +185,28 @@ def _example(labels: Task) -> tuple[Logits, NDArray[Any]]:
     """Return logits and labels of a few rows, of several classes and with right and wrong predictions."""
     logits = np.random.default_rng(0).normal(size=(_ROWS, labels.outputs)).astype(np.float32)
     return logits, example_labels(labels, _ROWS)
+
+
+@singledispatch
+def example_labels(task: Task, rows: int) -> Labels:
+    """Return labels of several kinds, with which a function of the user is tried."""
+    raise NotImplementedError(task.kind)
+
+
+@example_labels.register(Classification)
+def _(task: Classification, rows: int) -> Labels:
+    """Return class ids, each class in turn."""
+    return np.arange(rows) % task.outputs
+
+
+@example_labels.register(Multilabel)
+def _(task: Multilabel, rows: int) -> Labels:
+    """Return labels in the pattern of binary numbers, so that sets of several sizes occur."""
+    numbers = np.arange(rows)[:, None]
+    return np.asarray((numbers >> np.arange(task.outputs) % 8) & 1).astype(np.int8)
+
+
+@example_labels.register(Regression)
+def _(_task: Regression, rows: int) -> Labels:
+    """Return different numbers."""
+    return np.arange(rows, dtype=np.float32)

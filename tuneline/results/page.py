@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 from markupsafe import Markup
 
 from tuneline.core.base_source import BaseSource
-from tuneline.core.outs_key import outs_key
 from tuneline.core.raw_source import RawSource
-from tuneline.core.records import Metrics, Timing
+from tuneline.core.records import Metrics
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips
@@ -33,7 +32,6 @@ from tuneline.paths import (
     PREDICTIONS,
     RAW,
     REPORTS,
-    TIMING,
 )
 from tuneline.reports.checks import Checks
 from tuneline.repository.dvc import Lock, read_lock
@@ -91,7 +89,6 @@ class Provenance:
         outs, code: Hash by path.
         params: Every parameter of the run as JSON text, by dotted key.
         source: ``data/raw/source.json`` without nested values.
-        stages: Measurements in ``reports/timing/`` by stage, of the runs that wrote the present outs.
     """
 
     commit: Commit | None
@@ -104,11 +101,10 @@ class Provenance:
     libraries: Mapping[str, str]
     source: Mapping[str, Any]
     base: BaseSource | None
-    stages: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def read(cls, root: Path, lock: Lock, *, with_export: bool) -> Self:
-        """Read git, ``dvc.lock``, ``source.json``, ``reports/timing/`` and ``export.json``.
+        """Read git, ``dvc.lock``, ``source.json`` and ``export.json``.
 
         Args:
             root: Root of the project.
@@ -138,12 +134,6 @@ class Provenance:
         # records
         source = RawSource.read_if_valid(root / RAW / "source.json")
         export = ExportRecord.read_if_exists(root / ONNX / EXPORT_RECORD) if with_export else None
-        stages = {}
-        for stage in lock.stages:
-            timing = Timing.read_if_valid(root / TIMING / f"{stage}.json")
-            if timing and timing.values and timing.outs == outs_key(stage, root):
-                stages[stage] = timing.values
-
         return cls(
             commit=commit,
             head=git(root, "log", "-1", "--format=%h"),
@@ -155,7 +145,6 @@ class Provenance:
             libraries=export.provenance.libraries if export else {},
             source=source.attributes if source else {},
             base=BaseSource.read_if_valid(root / BASE_RECORD),
-            stages=stages,
         )
 
 

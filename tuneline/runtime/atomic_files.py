@@ -136,8 +136,9 @@ def _removed(path: Path, place: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # a DiskError of a block inside this one is explained already
         number = None
-        if not _is_of_another_disk(error, path.parent):
+        if not isinstance(error, DiskError):
             number = full_disk(error, path.parent)
         if number is None:
             raise
@@ -150,11 +151,6 @@ def _removed(path: Path, place: Path) -> Iterator[None]:
     if failure is not None:
         number, cause = failure
         raise full_disk_error(number, place, cause) from cause
-
-
-def _is_of_another_disk(error: Exception, folder: Path) -> bool:
-    """Return True if an error is already explained as that of a full disk other than the disk of a folder."""
-    return isinstance(error, DiskError) and error.device not in {None, folder.stat().st_dev}
 
 
 def _create_locked(partial: Path, create: Callable[[Path], None]) -> int:

@@ -72,13 +72,7 @@ class GateError(StageError):
 
 
 class DiskError(StageError):
-    """The machine's disk is full or cannot be written. Neither the data nor the parameters are at fault.
-
-    Attributes:
-        device: Number of the file system that is full, if one is.
-    """
-
-    device: int | None = None
+    """The machine's disk is full or cannot be written. Neither the data nor the parameters are at fault."""
 
 
 @contextmanager

@@ -6,14 +6,13 @@ Pages and model cards show them as the same codes (``tuneline.reports.page.visib
 import os
 import re
 import select
-import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import TracebackType
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 control characters except tabs and line ends; characters that reverse the direction of writing
@@ -83,28 +82,8 @@ def discard_unread_output() -> bool:
 
 
 def explain_exceptions() -> None:
-    """Make this process print its errors with ``say_exception``, and raise a printed interrupt again.
-
-    It does not leave a destructor or a callback of the import system, in which the process would miss Ctrl-C.
-    """
-    former = sys.unraisablehook
+    """Make this process print its errors with ``say_exception``."""
     sys.excepthook = say_exception
-
-    def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Thread(target=_interrupt_outside, args=(sys._getframe(),), daemon=True).start()
-        else:
-            former(unraisable)
-
-    sys.unraisablehook = raise_again
-
-
-def _interrupt_outside(frame: FrameType) -> None:
-    """Send SIGINT to the main thread when it has left ``frame``, in which it would be lost again."""
-    main = threading.main_thread().ident or 0
-    while any(running is frame for running, _ in traceback.walk_stack(sys._current_frames()[main])):
-        time.sleep(0.01)
-    signal.pthread_kill(main, signal.SIGINT)
 
 
 QUIET_SECONDS = 2.0

@@ -1,7 +1,6 @@
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -102,17 +101,6 @@ def test_full_disk_is_printed_without_traceback(capsys):
 
 
 @pytest.mark.parametrize(
-    ("number", "hint"), [(errno.ENAMETOOLONG, "at most 255 bytes"), (errno.EFBIG, "ulimit -f")]
-)
-def test_limit_of_names_and_files_is_printed_without_traceback(capsys, number, hint):
-    def main():
-        raise OSError(number, os.strerror(number), "data/raw")
-
-    assert exit_status(main) == 1
-    assert hint in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("error", "message"),
     [
         ("KeyboardInterrupt", "interrupted; no partial outputs are left.\n"),
@@ -149,14 +137,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 Interrupted()
 time.sleep(30)
 """
-
-
-def test_ctrl_c_in_a_destructor_is_not_lost():
-    """Python prints and forgets it there. Importing torch and regex runs thousands of destructors."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOSES_AN_INTERRUPT], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "interrupted; no partial outputs are left.\n")
 
 
 def test_error_of_one_of_several_processes_is_printed_if_its_file_cannot_be_written(

@@ -93,26 +93,11 @@ def test_import_leaves_no_files_and_no_path(load, tmp_path):
             r"cannot be called as score\(logits, labels, by=2\): got an unexpected keyword",
         ),
         ("score = 1", {}, "has no function 'score'"),
-        (
-            "\n\nimport no_such_module",
-            {},
-            r"cannot be imported \(project/own\.py, line 3\): ModuleNotFoundError: No module named",
-        ),
-        ("1 / 0", {}, r"cannot be imported \(project/own\.py, line 1\): ZeroDivisionError"),
     ],
 )
 def test_unsuitable_function_is_an_error_with_parameter_file_and_reason(load, code, options, message):
     with pytest.raises(ParamsError, match=rf"train\.loss: project/own\.py.*{message}"):
         load(code, options=options)
-
-
-def test_error_inside_the_function_names_its_line(load):
-    function = load("def score(logits, labels):\n    return logits @ labels")
-    with pytest.raises(
-        ParamsError,
-        match=r"own\.py, line 2.*ValueError",
-    ):
-        function(LOGITS, LABELS)
 
 
 def test_folder_hidden_by_an_installed_package_is_an_error(load, tmp_path, monkeypatch):

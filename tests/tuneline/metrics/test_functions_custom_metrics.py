@@ -62,7 +62,7 @@ def test_metric_cannot_change_what_it_is_given(load):
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
-        ("labels * 1.0", r"an array of shape \(6,\)"),
+        ("labels * 1.0", r"array\(.*\)"),
         ("float('nan')", "nan"),
         ("None", "None"),
         ("'0.5'", "'0.5'"),

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from tests.tuneline.finished_project import HOSTILE, FinishedProject
 from tests.tuneline.results.verdict.runs import told_of
 from tuneline.cli import app
-from tuneline.core.outs_key import outs_key
 from tuneline.results import page
 from tuneline.tasks import Multilabel
 
@@ -306,22 +305,6 @@ def test_failed_rendering_leaves_the_previous_page(project, monkeypatch):
     done = CliRunner().invoke(app, ["report"])
     assert done.exit_code == 1
     assert page.PAGE.read_text() == before
-
-
-def test_timing_of_another_run_is_not_shown(project):
-    """After ``dvc checkout``, the outs are those of another run than the timing."""
-    (project.root / "dvc.yaml").write_text(
-        "stages: {all: {outs: [plots/training], metrics: [metrics/train.json: {cache: false}]}}"
-    )
-    project.write(
-        "reports/timing/all.json",
-        {"outs": outs_key("all", project.root), "seconds": 98.7, "peak_memory_mb": 1300.0},
-    )
-    assert '<td class="num">98.7</td>' in write_page()
-    project.write("metrics/train.json", {"steps": 601, "best_step": 400})
-    html = write_page()
-    assert '<td class="num">98.7</td>' not in html
-    assert "1,300 MB" not in html
 
 
 def shown():
