@@ -61,8 +61,6 @@ SERVER = {
 LONG = (
     "pipeline/test_pipeline",
     "stages/train/several_modules/test_resume",
-    "tuneline/experiments/test_in_progress",
-    "tuneline/sweeps/test_running",
 )
 FIRST = {*SERVER, *(f"tests/{name}.py" for name in LONG)}
 """What takes longest: a worker that began it last would work on alone when all others are done."""

@@ -113,7 +113,7 @@ def test_every_module_that_uses_subprocess_is_in_the_table():
 
 def test_scan_finds_each_way_to_name_a_process():
     source = """
-from tuneline.experiments import compose
+from flows.runs import compose
 
 by_module = [sys.executable, "-P", "-m", "tuneline.results.latency", model]
 by_function = start_module("flows.server.worker", env=env)
@@ -127,7 +127,7 @@ no_command = ["tuneline", *tags]
         "tuneline.results.latency",
         "flows.server.worker",
         "git",
-        "tuneline/experiments/compose.py",
+        "flows/runs/compose.py",
         "dvc",
         "tuneline",
     }

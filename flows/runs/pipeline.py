@@ -19,10 +19,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Completed
 
+from flows.runs import compose
 from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
 from flows.runs.repository import Repository
 from tuneline.core.yaml_files import read_yaml
-from tuneline.experiments import compose
 from tuneline.repository.dvc import cached_folder, cached_out, default_remote, is_intact
 from tuneline.repository.git import lock_at
 from tuneline.runtime.atomic_files import replace_directory, replace_file
@@ -72,7 +72,7 @@ class Pipeline:
         If Hydra is enabled in DVC's settings, it composes the file from ``conf/``.
 
         Raises:
-            OverridesError: An override is refused, by Hydra or by ``tuneline/experiments/compose.py``; the
+            OverridesError: An override is refused, by Hydra or by ``flows/runs/compose.py``; the
                 message says why.
         """
         command = [sys.executable, "-P", compose.__file__, json.dumps(list(overrides))]

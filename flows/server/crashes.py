@@ -22,7 +22,7 @@ from prefect.states import AwaitingRetry, Crashed, Failed
 
 from tuneline.runtime.terminal import say
 
-FLOWS = ["train", "score", "ingest", "watch", "clean", "sweep"]
+FLOWS = ["train", "score", "ingest", "watch", "clean"]
 """Names of the flows whose runs are started again after a crash."""
 LOOK = 10.0
 """Seconds between two looks."""

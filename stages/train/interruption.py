@@ -27,8 +27,6 @@ NOTE = REPORTS / "interrupted" / "train.json"
 
 accelerate and DVC do not pass exit codes on; this file remains.
 """
-PAUSED_PREDICTIONS = NOTE.with_name("validation.parquet")
-"""Predictions of the best weights so far for the validation split, after a pause."""
 PAUSE_AT_STEP = "TUNELINE_PAUSE_AT_STEP"
 """Environment variable with a number of optimizer steps, after which the training ends as after SIGTERM.
 

@@ -19,8 +19,6 @@ from stages.train.cpu import fast_training
 from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
 from stages.train.devices import clip_gradients, gradient_synchronization
 from stages.train.interruption import (
-    PAUSE_AT_STEP,
-    PAUSED_PREDICTIONS,
     Coordinator,
     Interruption,
     TrainingInterrupted,
@@ -41,7 +39,6 @@ from tuneline.core.tables import SplitReader
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
 from tuneline.paths import TOKENIZED
-from tuneline.predictions.files import clusters_of_split, write_predictions
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks.task import Logits
@@ -140,32 +137,9 @@ def saving_when_interrupted(state: TrainState) -> Iterator[None]:
         best = None
         if evaluation is not None:
             best = {"metric": state.metric.name, "value": evaluation.metric, "step": evaluation.step}
-        if interrupted.signal == PAUSE_AT_STEP:
-            write_paused_predictions(state)
-
         raise TrainingInterrupted(
             interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current, best
         ) from None
-
-
-def write_paused_predictions(state: TrainState) -> None:
-    """Write the predictions by which the best weights so far can be compared.
-
-    The checkpoint is saved: other weights may be loaded.
-    """
-    if not state.progress.evaluated:
-        return
-    if state.validation_logits is None:
-        load_kept(state)
-        state.validation_logits = predict_within_memory(state)
-    if state.accelerator.is_main_process:
-        split = state.validation_loader.split
-        logits = state.validation_logits
-        predictions = state.metric.predictions(logits, split.labels, split.task)
-        clusters = clusters_of_split("validation", len(split))
-        write_predictions(
-            PAUSED_PREDICTIONS, split.labels, logits, split.task, predictions=predictions, clusters=clusters
-        )
 
 
 def train_to_end(state: TrainState) -> None:

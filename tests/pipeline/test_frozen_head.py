@@ -42,7 +42,7 @@ def test_frozen_head_is_published_reported_and_compared_like_any_other_model(tmp
     assert "head.safetensors" in card
     assert 'pipeline("text-classification"' not in card
     shown = project.run("tuneline", "show").stdout
-    assert "tuneline run model.head=auto" in shown
+    assert "dvc exp run --temp train -S model.head=auto" in shown
     assert "train.epochs" not in shown
     (project.folder / "new.csv").write_text("subject,body\nWhere is it,The parcel was lost\n")
     project.run("tuneline", "predict", "new.csv", "-o", "predicted.csv")

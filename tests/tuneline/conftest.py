@@ -1,13 +1,8 @@
-"""Projects after a run of the pipeline, and a repository of two quick stages."""
-
-import shutil
-from pathlib import Path
+"""Projects after a run of the pipeline."""
 
 import pytest
 
-from tests.conftest import made_once
 from tests.tuneline.finished_project import FinishedProject
-from tests.tuneline.two_stages import make_repository
 
 
 @pytest.fixture(scope="session")
@@ -23,16 +18,3 @@ def project(committed, tmp_path, monkeypatch) -> FinishedProject:
     """A copy of it, as the working directory."""
     monkeypatch.chdir(tmp_path)
     return committed.copied_to(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory, homes) -> Path:
-    """A repository of two stages, which each test copies."""
-    return made_once(tmp_path_factory, "experiments", make_repository)
-
-
-@pytest.fixture
-def repository(template, tmp_path) -> Path:
-    """A copy of it."""
-    shutil.copytree(template, tmp_path / "repo", symlinks=True)
-    return tmp_path / "repo"

@@ -1,4 +1,4 @@
-"""Experiments as ``tuneline run`` keeps them, made in milliseconds: without DVC, and with predictions of a
+"""Experiments as ``dvc exp run`` keeps them, made in milliseconds: without DVC, and with predictions of a
 given accuracy."""
 
 import hashlib
@@ -12,12 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from tests.dvc_files import init_dvc
-from tests.params import write_params
+from tests.params import change_params, write_params
 from tests.project import GIT_IDENTITY
 from tuneline.core.tables import write_table
 from tuneline.core.yaml_files import read_yaml
-from tuneline.experiments.in_progress import opened
-from tuneline.experiments.overrides import params_with
 from tuneline.experiments.saved import SavedExperiment
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
@@ -63,28 +61,26 @@ class ExperimentRepository:
     ) -> SavedExperiment:
         """Save an experiment whose predictions are correct on the first rows, given parameters as
         ``train__epochs=3``."""
-        values = {key.replace("__", "."): value for key, value in changes.items()}
-        with opened(self.root, name, params_with(self.root, values)) as experiment:
-            folder = experiment.path / "made"
-            folder.mkdir()
-            outs = {
-                "data/raw": self._store_folder({"validation.parquet": self._raw(folder, rows)}),
-                "reports/validation.parquet": self._store(self._predictions(folder, accuracy, rows)),
-                "plots/training": self._store_folder(self._curves(folder, accuracy)),
-            }
-            used = {"train": read_yaml(experiment.path / "params.yaml")["train"]}
-            made = [{"path": path, "md5": md5} for path, md5 in outs.items()]
-            lock = {"train": {"cmd": "train", "params": {"params.yaml": used}, "outs": made}}
-            (experiment.path / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": lock}))
-            (experiment.path / "metrics").mkdir(exist_ok=True)
-            (experiment.path / "metrics/train.json").write_text(
-                json.dumps(metrics or self._metrics(accuracy, rows))
-            )
-            saved = experiment.save(
-                {"seconds": 12.0, "overrides": [f"{key}={value}" for key, value in values.items()]}
-            )
-            experiment.discard()
-        return saved
+        change_params(self.root, {key.replace("__", "."): value for key, value in changes.items()})
+        folder = self.root / ".dvc/tmp/made"
+        folder.mkdir(parents=True, exist_ok=True)
+        outs = {
+            "data/raw": self._store_folder({"validation.parquet": self._raw(folder, rows)}),
+            "reports/validation.parquet": self._store(self._predictions(folder, accuracy, rows)),
+        }
+        used = {"train": read_yaml(self.root / "params.yaml")["train"]}
+        made = [{"path": path, "md5": md5} for path, md5 in outs.items()]
+        lock = {"train": {"cmd": "train", "params": {"params.yaml": used}, "outs": made}}
+        (self.root / "dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": lock}))
+        (self.root / "metrics").mkdir(exist_ok=True)
+        (self.root / "metrics/train.json").write_text(json.dumps(metrics or self._metrics(accuracy, rows)))
+
+        base = run_git(self.root, "rev-parse", "HEAD")
+        run_git(self.root, "add", "params.yaml", "dvc.lock", "metrics")
+        commit = run_git(self.root, "commit-tree", run_git(self.root, "write-tree"), "-p", base, "-m", name)
+        run_git(self.root, "update-ref", f"refs/exps/{base[:2]}/{base[2:]}/{name}", commit)
+        run_git(self.root, "reset", "--quiet", "--hard")
+        return SavedExperiment(self.root, name, commit, base)
 
     def _metrics(self, accuracy: float, rows: int) -> dict[str, float]:
         estimate = metric_interval(METRIC_TABLE["accuracy"], np.arange(rows) % 2, _predicted(accuracy, rows))
@@ -109,16 +105,6 @@ class ExperimentRepository:
         logits = np.eye(2, dtype=np.float32)[_predicted(accuracy, rows)]
         write_predictions(folder / "validation.parquet", np.arange(rows) % 2, logits, SCHEMA)
         return folder / "validation.parquet"
-
-    def _curves(self, folder: Path, accuracy: float) -> dict[str, Path]:
-        rows = [(step, 1 - step / 20 * accuracy, step / 20 * accuracy) for step in range(1, 21)]
-        for name, header in (
-            ("loss", ("step", "loss", "learning_rate")),
-            ("validation", ("step", "loss", "accuracy")),
-        ):
-            lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
-            (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-        return {f"{name}.tsv": folder / f"{name}.tsv" for name in ("loss", "validation")}
 
     def _store(self, path: Path, suffix: str = "") -> str:
         content = path.read_bytes()

@@ -31,7 +31,6 @@ from tuneline.cli import (
     labels,
     predict,
     report,
-    run,
     serve,
     show,
     sweep,
@@ -120,9 +119,8 @@ def tuneline() -> None:
 
 
 app.command("init")(init.command)
-app.command("run")(run.command)
-app.add_typer(experiments.app, name="experiments")
-app.add_typer(sweep.app, name="sweep")
+app.command("experiments")(experiments.command)
+app.command("sweep")(sweep.command)
 app.command("explain")(explain.command)
 app.command("upgrade")(upgrade.command)
 app.command("predict")(predict.command)

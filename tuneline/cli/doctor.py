@@ -470,7 +470,7 @@ def check_launch_of_machine(root: Path, params: TrainParams) -> DoctorResult:
     if not is_for_gpu and machine.why_no_accelerator() is None and sys.platform != "darwin":
         return warning(
             f"train.launch {params.launch} does not use the GPU of this machine",
-            "tuneline run train.launch=auto",
+            "Set train.launch: auto in params.yaml.",
         )
     return ok(f"train.launch {params.launch}")
 

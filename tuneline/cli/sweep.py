@@ -1,172 +1,70 @@
 """``tuneline sweep``: train many configurations with few optimizer steps, and find the best on validation."""
 
-import contextlib
-import signal
-import sys
-from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say, visible
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from tuneline.sweeps.running import Trial
 
-    from tuneline.sweeps.record import SweepRecord, Trial
-    from tuneline.sweeps.running import Show
-
-SHOWN = 30
-"""Configurations in the table; the rest is in the record."""
-
-
-class FileOrCommand(TyperGroup):
-    """A group whose command ``run`` may be left out: ``tuneline sweep FILE``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put ``run`` before arguments that name no command."""
-        if args and args[0] not in {*self.commands, "--help"}:
-            args = ["run", *args]
-        return list(super().parse_args(ctx, args))
-
-
-app = typer.Typer(cls=FileOrCommand, invoke_without_command=True)
+MAX_SHOWN = 5
+"""Configurations that cannot be told from the best one, of those that are named."""
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="What to try: conf/sweep/NAME.yaml")]
-Workers = Annotated[
-    int,
-    typer.Option(
-        "--workers",
-        min=1,
-        metavar="N",
-        help="Trainings at the same time, each with its part of the cores, or a GPU",
-    ),
-]
-Restart = Annotated[bool, typer.Option("--restart", help="Forget what an earlier start has trained")]
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of a sweep that has run: the name of its file")
-]
 
 
-@app.callback()
-def sweep(ctx: typer.Context) -> None:
-    """Train many configurations with few optimizer steps, and find the best on validation."""
-    if ctx.invoked_subcommand is None:
-        from tuneline.sweeps.space import known_sweeps
+def command(file: File) -> None:
+    """Train many configurations with few optimizer steps, and find the best on validation.
 
-        raise StageError(f"There {known_sweeps()}.", "tuneline sweep FILE")
-
-
-@app.command("run")
-def run(file: File, workers: Workers = 1, restart: Restart = False) -> None:
-    """Run a sweep, or go on with one that was stopped or killed; ``run`` may be left out."""
-    from tuneline.cli.console import Console
+    The trainings are experiments of DVC: the same command goes on with a sweep that was stopped or killed.
+    """
     from tuneline.core.yaml_files import read_yaml
-    from tuneline.experiments.in_progress import require_versioned
     from tuneline.paths import PARAMS
+    from tuneline.repository.git import missing
     from tuneline.repository.source_versions import require_present
-    from tuneline.sweeps.ranking import verdict, winner
     from tuneline.sweeps.running import run_sweep
 
     root = Path.cwd()
-    name = file.stem
     require_present(root)
-    require_versioned(root, read_yaml(root / PARAMS))
-    try:
-        with sweep_shown(name) as show:
-            record = run_sweep(root, file, workers, show, restart=restart)
-    except KeyboardInterrupt as interrupt:
-        options = f" --workers {workers}" if workers > 1 else ""
-        say(
-            "\nsweep: interrupted; the trainings saved their checkpoints. Go on: tuneline sweep"
-            f" {file}{options}",
-            error=True,
+    for path in missing(root, read_yaml(root / PARAMS)):
+        raise StageError(
+            f"Neither git nor DVC has {path}, so no other tree has it.", f"Let DVC keep it: dvc add {path}"
         )
-        raise typer.Exit(128 + getattr(interrupt, "number", signal.SIGINT)) from None
-
-    if not sys.stdout.isatty():  # on a terminal, the table is on the screen already
-        Console(width=160).print(sweep_table(name, record))
-    best = winner(root, name, record)
-    say(verdict(best, record, name))
-    if best is not None:
-        say(
-            f"Next: tuneline sweep apply {name}, and dvc repro computes test, once. All: tuneline experiments"
-        )
+    trials = run_sweep(root, file, print_trial)
+    for line in verdict(root, trials):
+        say(line)
 
 
-@app.command("apply")
-def apply(name: Name) -> None:
-    """Write the parameters of a sweep's best configuration into params.yaml.
-
-    `dvc repro` then has its training from the cache.
-    """
-    from tuneline.cli.experiments import apply as apply_experiment
-    from tuneline.sweeps.ranking import find_winner
-
-    winner = find_winner(Path.cwd(), name)
-    apply_experiment(f"{name}-{winner.best.number}")
+def print_trial(trial: "Trial", reason: str) -> None:
+    """Print what came of a training."""
+    steps = f" at {trial.steps} steps" if trial.steps else ""
+    result = f"failed: {visible(reason)}" if reason else f"{trial.score}{steps}"
+    say(f"sweep: {visible(trial.text)}: {result}")
 
 
-@contextlib.contextmanager
-def sweep_shown(name: str) -> Iterator["Show"]:
-    """Yield what shows the sweep: a table that changes on a terminal, else a line for every event."""
-    if not sys.stdout.isatty():
-        yield lines()
-        return
-    from rich.live import Live
+def verdict(root: Path, trials: list["Trial"]) -> list[str]:
+    """Return what came of a sweep, in sentences."""
+    from tuneline.runtime.wording import first_of
+    from tuneline.sweeps.running import select_winner
 
-    from tuneline.cli.console import Console
-
-    with Live(console=Console(), refresh_per_second=2) as live:
-        yield lambda record, training: live.update(sweep_table(name, record, training))
-
-
-def lines() -> "Show":
-    """Return a function that prints what is new of each trial."""
-    from tuneline.sweeps.record import Configuration
-
-    before: dict[int, Trial] = {}
-
-    def show(record: "SweepRecord", training: Collection[int]) -> None:  # noqa: ARG001 - as the table
-        for trial in record.trials:
-            if before.get(trial.number, trial) != trial:
-                score = trial.score()
-                message = f"sweep: trial {trial.number}: {Configuration([trial]).state}"
-                if score is not None:
-                    message += f", {record.metric} {score:.4f}"
-                say(message)
-            before[trial.number] = trial
-
-    return show
-
-
-def sweep_table(name: str, record: "SweepRecord", training: Collection[int] = ()) -> "Table":
-    """Return the table of the configurations for a terminal."""
-    from rich import box
-    from rich.table import Table
-
-    from tuneline.sweeps.ranking import LATENCY_COLUMN, configuration_rows
-
-    rows = configuration_rows(record, name, training)
-    steps = sum(trial.steps for trial in record.trials)
-    table = Table(
-        box=box.SIMPLE,
-        title=f"sweep {name}: {len(rows)} configurations, {steps:,} steps",
-        title_justify="left",
+    best = trials[0]
+    if best.experiment is None or best.score is None or best.steps is not None:
+        return ["No configuration is trained to the end."]
+    compared, selection = select_winner(root, trials)
+    lines = [f"Best of {len(trials)} on validation: {best.text}; {best.score.metric} {best.score}."]
+    if selection is not None:
+        expected = f"{selection.corrected:.3f} ({selection.low:.3f} to {selection.high:.3f})"
+        lines.append(f"On new rows, {expected} is to be expected: corrected for the choice of the best.")
+        same = [compared[index].text for index in selection.indistinguishable]
+        if same:
+            alike = first_of(same, MAX_SHOWN)
+            lines.append(f"These rows cannot tell it apart from {alike}; the best is still the best guess.")
+    lines.append(
+        f"Next: write its values into params.yaml and run dvc repro, which has the training from DVC's cache;"
+        f" or dvc exp apply {best.experiment.name}, which drops the comments of the file."
     )
-    titles = list(rows[0]) if rows else []
-    for title in titles:
-        table.add_column(title, justify="right" if title in {record.metric, LATENCY_COLUMN} else "left")
-    for row in rows[:SHOWN]:
-        table.add_row(*map(visible, row.values()))
-
-    notes = []
-    if LATENCY_COLUMN in titles:
-        notes.append("* no other configuration is as good in both (Pareto front)")
-    if len(rows) > SHOWN:
-        notes.append(f"and {len(rows) - SHOWN} more")
-    table.caption = "; ".join(notes) or None
-    return table
+    return lines

@@ -1,1 +1,1 @@
-"""Trainings with other parameters: in progress, finished, and compared."""
+"""Experiments of DVC: where git has them, their validation scores, and what tells two apart."""

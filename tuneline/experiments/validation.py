@@ -1,14 +1,16 @@
 """Scores of trainings on the validation split.
 
-A score has a value and an interval; two trainings on the same rows have a paired difference.
+A score has an interval; two trainings on the same rows have a paired difference.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tuneline.core.tables import is_split_file
+from tuneline.experiments.saved import SavedExperiment
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.params_file import get_value
@@ -64,58 +66,46 @@ def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) ->
     return ValidationScore(metric, metrics[key], metrics.get(f"{key}_low"), metrics.get(f"{key}_high"))
 
 
-@dataclass(frozen=True)
-class ScoreDifference:
-    """How much better the first of two trainings is.
+def ranked(
+    experiments: Iterable[SavedExperiment],
+) -> list[tuple[SavedExperiment, ValidationScore | None]]:
+    """Return experiments with their scores, the best first; those without one, or of another metric, last.
 
-    It is positive if the first is better, also where a lower metric is.
-
-    Attributes:
-        value: Difference of the metric.
-        low: Lower end of its paired 95 % interval.
-        high: Upper end of the interval.
-        rows: Number of rows of the validation split.
+    The metric that most have decides.
     """
+    scored = []
+    for experiment in experiments:
+        scored.append((experiment, validation_score(experiment.metrics, experiment.params)))
+    names = [score.metric for _, score in scored if score]
+    usual = max(names, key=names.count, default=None)
 
-    value: float
-    low: float
-    high: float
-    rows: int
+    def order(pair: tuple[SavedExperiment, ValidationScore | None]) -> float:
+        _, score = pair
+        if score is None or score.metric != usual:
+            return math.inf
+        return -score.value if score.greater_is_better else score.value
 
-    @property
-    def distinguishable(self) -> bool:
-        """True if the interval excludes 0."""
-        return self.low > 0 or self.high < 0
-
-    @property
-    def equal(self) -> bool:
-        """True if the interval lies within ``MARGIN``: the two are as good as each other.
-
-        That none is seen to be better is less.
-        """
-        return self.low >= -MARGIN and self.high <= MARGIN
-
-    @property
-    def verdict(self) -> str:
-        """What the rows say, in words."""
-        if self.equal:
-            return f"equal within {MARGIN:g}"
-        if self.distinguishable:
-            return "clearly different"
-        return f"cannot be told apart on {self.rows:,} rows"
-
-    def __str__(self) -> str:
-        return f"{self.value:+.3f} ({self.low:+.3f} to {self.high:+.3f})"
+    return sorted(scored, key=order)
 
 
 MARGIN = 0.01
 """Largest difference of a metric between two trainings that are called equal."""
 
 
-def compare_scores(
-    root: Path, first: Lock, second: Lock, metric: str, seed: int = 0
-) -> ScoreDifference | None:
-    """Compare two trainings on validation.
+def describe_difference(value: float, low: float, high: float, rows: int) -> str:
+    """Return what rows say about two trainings, by the paired 95 % interval of their difference.
+
+    "Equal" says more than that none is seen to be better.
+    """
+    if low >= -MARGIN and high <= MARGIN:
+        return f"{value:+.3f}, equal within {MARGIN:g}"
+    if low > 0 or high < 0:
+        return f"{value:+.3f}"
+    return f"{value:+.3f}, cannot be told apart on {rows:,} rows"
+
+
+def compare_scores(root: Path, first: Lock, second: Lock, metric: str) -> str | None:
+    """Say how much better the first of two trainings is on validation; positive is better for each metric.
 
     ``None`` if DVC's cache lacks the predictions of one of them, if their rows differ, or if the metric has
     no interval.
@@ -148,13 +138,12 @@ def compare_scores(
         first_predictions.values,
         second_predictions.values,
         average=averaging(task),
-        seed=seed,
         clusters=first_predictions.clusters,
     )
     # As an error that is lower is better, its difference is negated, and the ends of the interval swap.
     if entry.greater_is_better:
-        return ScoreDifference(difference.value, difference.low, difference.high, len(labels))
-    return ScoreDifference(-difference.value, -difference.high, -difference.low, len(labels))
+        return describe_difference(difference.value, difference.low, difference.high, len(labels))
+    return describe_difference(-difference.value, -difference.high, -difference.low, len(labels))
 
 
 def _validation_files(root: Path, lock: Lock) -> list[Path | None]:

@@ -1,1 +1,1 @@
-"""Sweeps: many configurations, the best of which on validation is found with few optimizer steps."""
+"""Sweeps: what is drawn, the loop over rungs, and the best."""

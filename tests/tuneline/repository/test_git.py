@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from tests.project import GIT_IDENTITY
+from tests.project import GIT_IDENTITY, Project
 from tests.tuneline.finished_project import FinishedProject
-from tests.tuneline.two_stages import sh
+from tests.tuneline.saved_experiments import ExperimentRepository
 from tuneline.repository.dvc import Lock, cached_file, changed_by_machine, read_lock
 from tuneline.repository.git import (
     CLASSIFIER_PATH,
@@ -24,7 +24,7 @@ from tuneline.runtime.errors import StageError
 
 def test_repository_of_another_user_is_refused_with_gits_command_to_trust_it(tmp_path, monkeypatch):
     root = tmp_path / "theirs"
-    sh(tmp_path, "git", "init", "--quiet", str(root))
+    Project(tmp_path).run("git", "init", "--quiet", str(root))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own: as if it belonged to another user
     for command in (git, run_git):
@@ -32,7 +32,7 @@ def test_repository_of_another_user_is_refused_with_gits_command_to_trust_it(tmp
             command(root, "rev-parse", "--show-toplevel")
         assert f"git does not read {root}, because another user owns it" in refused.value.problem
     advised = re.search(r"git config \S+ --add safe\.directory \S+", refused.value.hint)[0]
-    sh(tmp_path, *advised.split())
+    Project(tmp_path).run(*advised.split())
     assert (
         git(root, "rev-parse", "--show-toplevel")
         == run_git(root, "rev-parse", "--show-toplevel")
@@ -244,7 +244,8 @@ def test_project_in_a_subfolder_or_submodule_of_another_repository_is_refused(tm
     require_own_repository(tmp_path / "plain")  # without git, other commands say what is missing
 
 
-def test_unversioned_data_is_found(repository):
+def test_unversioned_data_is_found(tmp_path):
+    repository = ExperimentRepository(tmp_path).root
     (repository / ".gitignore").write_text(
         "/data/source/?*\n!/data/source/*.dvc\n/models/source/?*\n!/models/source/*.dvc\n"
     )
@@ -253,7 +254,7 @@ def test_unversioned_data_is_found(repository):
     (repository / "data/source/known.csv").write_text("b\n")
     (repository / "models/source/bert").mkdir(parents=True)
     (repository / "models/source/bert/config.json").write_text("{}")
-    sh(repository, "dvc", "add", "--quiet", "data/source/known.csv")
+    Project(repository).run("dvc", "add", "--quiet", "data/source/known.csv")
     assert [str(path) for path in unversioned(repository)] == ["data/source/mine", "models/source/bert"]
-    sh(repository, "dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
+    Project(repository).run("dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
     assert unversioned(repository) == []

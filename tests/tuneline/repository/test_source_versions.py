@@ -6,8 +6,8 @@ import pytest
 
 from tests.tuneline.repository.conftest import DATA, FILE, dvc, pull, sh
 from tuneline.cli.doctor import check_checkout
-from tuneline.cli.run import command as run
 from tuneline.cli.show import warnings_of_lock
+from tuneline.cli.sweep import command as sweep
 from tuneline.repository.dvc import read_lock
 from tuneline.repository.source_versions import other_versions, require_present, set_back
 from tuneline.runtime.errors import DataError
@@ -89,7 +89,7 @@ def test_doctor_says_it_instead_of_dvc_repro(clone):
 
 
 @pytest.mark.promise("data-before-pull")
-def test_tuneline_run_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, monkeypatch):
+def test_sweep_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, monkeypatch):
     command = [sys.executable, "-m", "tuneline.repository.source_versions", "--within-repro"]
     assert sh(*command, cwd=clone).stderr == ""
     pull(clone)
@@ -99,7 +99,7 @@ def test_tuneline_run_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(c
     assert done.stderr.startswith(f"DVC has set {FILE} back")
     monkeypatch.chdir(clone)
     with pytest.raises(DataError, match="DVC has set"):
-        run()
+        sweep(clone / "conf/sweep/first.yaml")
     (warning,) = warnings_of_lock(clone, read_lock(clone), compared=False)
     assert warning.startswith("DVC has set data/source/tickets.dvc back")
 

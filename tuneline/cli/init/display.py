@@ -124,7 +124,7 @@ def show_next_steps(plan: Plan, written: bool) -> None:
         ]
     lines += [
         "  dvc repro             run the pipeline",
-        "  tuneline run          train only, beside this tree; tuneline run KEY=VALUE tries another value",
+        "  dvc exp run --temp train -S KEY=VALUE   train with another value, beside this tree",
         "  docs/your-data.md     columns, splits, encodings, trying other values",
         "  docs/fine-tune.md     checkpoints",
     ]

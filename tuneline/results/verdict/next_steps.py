@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from tuneline.results.verdict.facts import RunFacts, unbeaten
 from tuneline.results.verdict.rules import still_improving, undecided
 
-RUN = "tuneline run"
+RUN = "dvc exp run --temp train -S"
 """Command that trains with another value."""
 TRY_BOTH = f"{RUN} model.head=auto"
 REVIEW = "tuneline labels review"
-HALVING_COST = 7 / 3
+HALVING_COST = 3.0
 """Cost of the first sweep, in trainings.
 
 Of nine variants, all train a ninth of the steps, three a third, and one all of them.

@@ -34,7 +34,10 @@ def test_training_that_overfits_is_not_made_longer():
 
 
 def test_frozen_head_is_tried_beside_fine_tuning():
-    assert commands(RunFacts({}, params=FROZEN)) == ["tuneline run model.head=auto", "tuneline labels review"]
+    assert commands(RunFacts({}, params=FROZEN)) == [
+        "dvc exp run --temp train -S model.head=auto",
+        "tuneline labels review",
+    ]
 
 
 def test_fine_tuning_that_was_tried_is_no_next_step():
@@ -48,18 +51,18 @@ def test_next_steps_begin_with_what_the_verdict_advises():
     sweep = Path("conf/sweep/first.yaml")
     steps = next_steps(RunFacts(UNCLEAR, params=FINE_TUNED, seconds=200, sweep=sweep))
     assert [step.command for step in steps] == [
-        "tuneline run model.head=auto",
+        "dvc exp run --temp train -S model.head=auto",
         "tuneline sweep conf/sweep/first.yaml",
         "tuneline labels review",
     ]
     assert steps[0].seconds == 200
-    assert round(steps[1].seconds) == 467, "9 x 1/9, then 3 x 2/9 and 2/3 of a training of 200 s"
+    assert steps[1].seconds == 600, "9 x 1/9, then 3 x 1/3 and one training of 200 s"
     assert steps[2].seconds is None
 
 
 def test_project_without_a_sweep_tries_half_the_learning_rate():
     step = next_steps(RunFacts(BEATEN, params=FINE_TUNED))[0]
-    assert (step.code, step.command) == ("half_rate", "tuneline run train.learning_rate=5e-05")
+    assert (step.code, step.command) == ("half_rate", "dvc exp run --temp train -S train.learning_rate=5e-05")
 
 
 def test_rows_that_decide_nothing_are_looked_at_first():

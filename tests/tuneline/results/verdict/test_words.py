@@ -56,7 +56,14 @@ def test_every_code_has_words_and_all_words_have_a_code():
         ),
         (
             RunFacts(BEATEN | against("frozen", 0.93, -0.04, -0.02), params=FINE_TUNED),
-            ("Accuracy", "0.900", "0.930", "-0.040", "-0.020", "tuneline run model.head=frozen"),
+            (
+                "Accuracy",
+                "0.900",
+                "0.930",
+                "-0.040",
+                "-0.020",
+                "dvc exp run --temp train -S model.head=frozen",
+            ),
         ),
         (
             RunFacts(SETS | {"most_predicted_share": 1.0, "macro_f1": 0.2}, params=FINE_TUNED),
@@ -119,7 +126,7 @@ def test_finding_on_the_rows_without_leaks_begins_with_that():
 
 
 def test_next_step_is_told_with_its_cost():
-    step = NextStep("twice_as_long", "tuneline run train.epochs=6", None)
+    step = NextStep("twice_as_long", "dvc exp run --temp train -S train.epochs=6", None)
     words = purpose(step)
     assert not re.search(r"\d", words)
     seconds = purpose(replace(step, seconds=89))

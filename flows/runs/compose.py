@@ -1,14 +1,14 @@
 """Composes ``params.yaml`` in its working directory, as ``dvc exp run -S ...`` does.
 
-Flows and ``tuneline run`` start it as a script.
+Flows start it as a script.
 
 A process of its own, without secrets in its environment, for two reasons: Hydra imports the package
 ``hydra_plugins`` of the ref that is run, and interpolations (``${oc.env:NAME}``) put values of the
 environment into a file that is committed. It imports no other module of this project, because ``sys.path``
 must not contain the checkout before the overrides are checked.
 
-The arguments are a JSON list of overrides, and the file to write, by default ``params.yaml``. Exit code
-``REFUSED``: the last lines of the output say what is wrong with the overrides.
+The argument is a JSON list of overrides. Exit code ``REFUSED``: the last lines of the output say what is
+wrong with the overrides.
 """
 
 import json
@@ -35,17 +35,14 @@ def main() -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     overrides = json.loads(sys.argv[1])
-    target = Path("params.yaml")
-    if len(sys.argv) > 2:
-        target = Path(sys.argv[2])
     try:
-        compose(Path.cwd(), overrides, target)
+        compose(Path.cwd(), overrides)
     except (RefusedOverrideError, DvcException, HydraException, OmegaConfBaseException) as error:
         sys.stdout.write(f"{error}\n")
         sys.exit(REFUSED)
 
 
-def compose(root: Path, overrides: Sequence[str], target: Path) -> None:
+def compose(root: Path, overrides: Sequence[str]) -> None:
     """Write the parameters: composed by Hydra if DVC's settings enable that, else by changing values.
 
     Raises:
@@ -58,7 +55,7 @@ def compose(root: Path, overrides: Sequence[str], target: Path) -> None:
 
     hydra = Config(dvc_dir=str(root / ".dvc")).get("hydra", {})
     folder = root / hydra.get("config_dir", "conf")
-    params = root / target
+    params = root / "params.yaml"
 
     check_overrides(overrides, folder)
     if hydra.get("enabled", False):
