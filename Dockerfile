@@ -32,6 +32,7 @@ RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --build-constraints requirements.txt \
     --requirements pyproject.toml
 COPY README.md LICENSE prefect.yaml ./
+COPY conf/notifications.yaml conf/
 COPY flows flows
 COPY stages stages
 COPY tuneline tuneline

@@ -60,11 +60,6 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 schedule: setup ## Start Prefect server, worker and deployments on this machine
 	@python -m flows.server.schedule $(ARGS)
 
-# The former name of `make schedule`. It starts neither: who meant the one would not notice that the other runs.
-.PHONY: serve
-serve:
-	$(error `make serve` is `make schedule` now; the model is served by `tuneline serve`)
-
 # In the order of tests/conftest.py, longest first: xdist would sort the modules by their numbers of tests.
 .PHONY: test
 test: setup ## Run the tests, one worker per core

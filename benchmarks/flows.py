@@ -108,14 +108,13 @@ def prefect(home: Path, port: int) -> Iterator[SyncPrefectClient]:
     The worker is ready then.
     """
     login = f"benchmark:{secrets.token_hex(16)}"
-    served = schedule.settings(f"http://127.0.0.1:{port}/api", login)
+    served = schedule.settings(port, login)
     env = {**served, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
-    with (home / "log").open("w") as log, schedule.server("127.0.0.1", port, env, stdout=log, stderr=log):
+    with (home / "log").open("w") as log, schedule.server(port, env, stdout=log, stderr=log):
         deploy(env)
-        worker = schedule.start_module(
-            "flows.server.prefect_worker", "worker", "start", "--pool", POOL, env=env, stdout=log, stderr=log
-        )
+        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL]
+        worker = schedule.start_apart(command, env, stdout=log, stderr=log)
         client_settings = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
         with ending(worker), temporary_settings(client_settings), get_client(sync_client=True) as client:
             while not client.read_workers_for_work_pool(POOL):

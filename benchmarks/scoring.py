@@ -54,13 +54,13 @@ def make_repository(root: Path) -> Path:
 def prefect(home: Path, port: int) -> Iterator[None]:
     """Run a server, and use it."""
     login = f"benchmark:{secrets.token_hex(16)}"
-    served = schedule.settings(f"http://127.0.0.1:{port}/api", login)
+    served = schedule.settings(port, login)
     env = {**served, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     home.mkdir()
     client = {PREFECT_API_URL: env["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: login}
     with (
         (home / "log").open("w") as log,
-        schedule.server("127.0.0.1", port, env, stdout=log, stderr=log),
+        schedule.server(port, env, stdout=log, stderr=log),
         temporary_settings(client),
     ):
         yield

@@ -31,25 +31,6 @@ def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -
     return Completed(name=name, message=text)
 
 
-def ended_again(
-    record: Path, repeat_hours: float, message: str, problems: Sequence[str], name: str = "Completed"
-) -> State[Any]:
-    """Return the state of a run that may meet the same problems as the runs before.
-
-    A run fails only for a new problem. If each of its problems made a run fail in the last ``repeat_hours``,
-    it is completed, and its message lists them. ``record`` is the file with the problems that made the last
-    run fail, and when.
-    """
-    if problems and all(0 <= hours_since_event(record, problem) < repeat_hours for problem in problems):
-        return Completed(name=name, message=_with_problems(message, problems))
-
-    # Only the problems of the last failure are recorded: one that went away and comes back is new.
-    record.unlink(missing_ok=True)
-    if problems:
-        write_json(record, dict.fromkeys(problems, time.time()))
-    return ended(message, problems, name)
-
-
 def _with_problems(message: str, problems: Sequence[str]) -> str:
     """Return a message with the first problems, a line each, and the number of the remaining ones."""
     lines = [message, *first_lines(problems, REPORTED)]
@@ -86,15 +67,6 @@ def send_if_due(
     send(event, resource, payload)
     record.parent.mkdir(parents=True, exist_ok=True)
     write_json(record, {subject: time.time()})
-
-
-def send_if_over(
-    record: Path, *, event: str, resource: Mapping[str, str], payload: Mapping[str, Any]
-) -> None:
-    """Emit an event once if ``send_if_due`` recorded another one before; the record is then removed."""
-    if record.exists():
-        send(event, resource, payload)
-        record.unlink(missing_ok=True)
 
 
 def hours_since_event(record: Path, subject: str) -> float:

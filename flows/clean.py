@@ -23,7 +23,7 @@ from prefect.client.schemas import State
 
 from flows.alerts import ended
 from flows.inbox import RefusedRecord, regular_files
-from flows.ingestion.ledger import REFUSED_BATCHES
+from flows.ingest import REFUSED_FOLDER
 from flows.promotion.judgements import Judgements
 from flows.promotion.production import MODELS
 from flows.promotion.registry import Registry
@@ -344,7 +344,7 @@ def clean_models(cleaning: Cleaning) -> Removed:
 
 def clean_refused_batches(cleaning: Cleaning) -> Removed:
     """Remove batches that flow ``ingest`` set aside long ago, with the reports of their checks."""
-    folders = (cleaning.repository.state / REFUSED_BATCHES).glob("[!.]*/")
+    folders = (cleaning.repository.state / REFUSED_FOLDER).glob("[!.]*/")
     old = _older(folders, cleaning.before(cleaning.retention.refused_days))
     return _discard_all(cleaning, "refused batches", old)
 
@@ -460,7 +460,7 @@ def clean_leftovers(cleaning: Cleaning, scoring: Scoring) -> Removed:
     leftovers = []
 
     # partial files and folders
-    for folder in (state, state / MODELS, state / REFUSED_BATCHES, repository.root / scoring.outbox):
+    for folder in (state, state / MODELS, state / REFUSED_FOLDER, repository.root / scoring.outbox):
         for path in folder.glob(".*"):
             if path.suffix in {".partial", ".former"} and _is_free(path):
                 leftovers.append(path)

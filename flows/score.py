@@ -23,18 +23,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.client.schemas import State
 
 from flows.alerts import ended, send_if_due
-from flows.inbox import (
-    Archive,
-    Archived,
-    ChangedError,
-    Incoming,
-    Outbox,
-    archived_files,
-    is_data,
-    new_files,
-    not_archived,
-    unread,
-)
+from flows.inbox import Incoming, Outbox, complete_files, unread
 from flows.promotion.changes import tell_of_changes
 from flows.promotion.production import FetchedModel, fetch_model
 from flows.promotion.registry import Registry
@@ -42,10 +31,10 @@ from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
-from tuneline.predict.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord, input_to_score
-from tuneline.readers.rows import Limits
+from tuneline.predict.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord
+from tuneline.readers.rows import DEFAULT_LIMITS, MB
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
+from tuneline.reports.drift import DRIFT_ROWS, DriftMeasure, RowCounts, drift_measures
 from tuneline.repository.git import why_no_gate
 from tuneline.repository.registry import Version
 from tuneline.runtime.atomic_files import replace_file
@@ -54,8 +43,8 @@ from tuneline.runtime.locks import BusyError, locked
 from tuneline.runtime.terminal import visible
 from tuneline.settings import DriftSettings, Scoring, Settings, load_settings
 
-RESCORE_WAIT = 3600.0
-"""Seconds that a run which was asked to score files again waits for another run."""
+DRIFT_HOURS = 24.0
+"""Hours between two events about the same model."""
 
 
 @task(name="drift", task_run_name="drift", **UNCACHED)
@@ -68,7 +57,7 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
         return "drift unknown"
     version = model.version
     counts = recent_counts(model.profile, version.name, outbox, limits.window_rows)
-    if counts.rows < limits.min_rows:
+    if counts.rows < DRIFT_ROWS:
         return f"{counts.rows} rows are too few to detect drift"
 
     measures = drift_measures(model.profile, counts, limits)
@@ -80,7 +69,9 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
         return "no drift"
 
     # the alert
+    message = f"{counts.rows} rows scored by {version.name} no longer look like its training data"
     payload = {
+        "message": f"{message}: {', '.join(drifted)}.",
         "version": version.name,
         "rows": counts.rows,
         "measures": [measure._asdict() for measure in measures],
@@ -88,7 +79,7 @@ def report_drift(model: FetchedModel, outbox: Outbox, limits: DriftSettings, sta
     send_if_due(
         state / "drift.json",
         version.name,
-        limits.repeat_hours,
+        DRIFT_HOURS,
         event="tuneline.data.drifted",
         resource={"prefect.resource.id": "tuneline.data.inbox", "tuneline.version": version.name},
         payload=payload,
@@ -100,27 +91,12 @@ def _show_drift(measures: Sequence[DriftMeasure], description: str) -> None:
     """Show the measures in Prefect's UI and in the log."""
     table = []
     for measure in measures:
-        p_value = ""
-        if measure.p_value is not None:
-            p_value = f"{measure.p_value:.1g}"
-        table.append(
-            {
-                "": "❌" if measure.drifted else "✅",
-                "measure": measure.name,
-                "value": f"{measure.value:.4g}",
-                "limit": f"{measure.limit:g}",
-                "p-value": p_value,
-            }
-        )
+        row = {"measure": measure.name, "value": f"{measure.value:.4g}", "limit": f"{measure.limit:g}"}
+        row["p-value"] = "" if measure.p_value is None else f"{measure.p_value:.1g}"
+        row["drifted"] = "yes" if measure.drifted else ""
+        table.append(row)
+        get_run_logger().info("%s", row)
     create_table_artifact(table, key="drift", description=description)
-    for measure in measures:
-        get_run_logger().info(
-            "%s: %.4g (limit %g)%s",
-            measure.name,
-            measure.value,
-            measure.limit,
-            " DRIFTED" if measure.drifted else "",
-        )
 
 
 def recent_counts(profile: Profile, version: str, outbox: Outbox, rows: int) -> RowCounts:
@@ -218,24 +194,17 @@ class Results:
     Attributes:
         ended: Number of files whose prediction ended.
         files: Number of files that were scored.
-        again: Number of files that were scored, and had been scored before.
         rows: Number of the scored rows.
-        problems: One for each file that was refused, not scored or not archived.
+        problems: One for each file that was refused or not scored.
     """
 
     model: FetchedModel
     outbox: Outbox
-    archive: Archive
     scoring: Scoring
     ended: int = 0
     files: int = 0
-    again: int = 0
     rows: int = 0
     problems: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Read which results there are."""
-        self._numbers = dict(self.outbox.numbers())
 
     @property
     def options(self) -> JobOptions:
@@ -247,9 +216,9 @@ class Results:
             keep=list(columns),
             bad_rows=self.scoring.bad_rows,
             max_bad_share=self.scoring.max_bad_share,
-            engine=self.scoring.engine,
-            workers=self.scoring.workers,
-            **dict(self.scoring.limits),
+            max_cell_characters=DEFAULT_LIMITS.cell,
+            max_row_group_mb=DEFAULT_LIMITS.row_group // MB,
+            max_unpacked_mb=DEFAULT_LIMITS.unpacked // MB,
         )
 
     def add(self, incoming: Incoming, predictions: Path, error: ProgramError | None) -> None:
@@ -261,64 +230,35 @@ class Results:
         try:
             if error is None:
                 self._write(incoming, predictions)
+            elif error.code == InputError.status:
+                incoming.check_unchanged()
+                self.outbox.refuse(incoming, "\n".join(error.last))
+                self.problems.append(f"refused {incoming.name}: {error.reason}")
             else:
-                self._refuse(incoming, error)
+                raise error
         except Exception as cause:
-            reason = f"{type(cause).__name__}: {cause}"
-            if isinstance(cause, ProgramError):
-                reason = cause.reason
+            reason = cause.reason if isinstance(cause, ProgramError) else f"{type(cause).__name__}: {cause}"
             self.problems.append(f"not scored {incoming.name}, the next run tries again: {reason}")
         finally:
             predictions.unlink(missing_ok=True)
 
-    def _refuse(self, incoming: Incoming, error: ProgramError) -> None:
-        """Refuse a file for the error of its prediction; raise the error if the file is not at fault."""
-        _check_unchanged(incoming)
-        if error.code != InputError.status:
-            raise error
-        if not isinstance(incoming, Archived):
-            self.outbox.refuse(incoming, "\n".join(error.last))
-        self.problems.append(f"refused {incoming.name}: {error.reason}")
-
     def _write(self, incoming: Incoming, predictions: Path) -> None:
-        """Write the result of a file, and move the file to the archive."""
-        number = max(self._numbers.get(incoming.stem, ()), default=0) + 1
-        if isinstance(incoming, Archived):
-            place = incoming.record.archived
-        else:
-            place = self.archive.place(incoming, number)
-            while self.archive.has(place):
-                number += 1
-                place = self.archive.place(incoming, number)
-            # First, so that a kill never leaves the result beside an earlier refusal.
-            self.outbox.refused(incoming).unlink(missing_ok=True)
+        """Write the result of a file, and move the file to the archive.
 
-        target = self.outbox.scored(incoming.stem, number)
-        self.rows += self._write_result(predictions, target, incoming, place)
-        self.files += 1
-        self._numbers[incoming.stem] = [number]
-
-        if isinstance(incoming, Archived):
-            self.again += 1
-        elif place is not None:
-            try:
-                self.archive.move(incoming, place)
-            except Exception as error:
-                self.problems.append(not_archived(incoming, error))
-
-    def _write_result(self, predictions: Path, target: Path, incoming: Incoming, place: str | None) -> int:
-        """Write a result: the predictions, the version of the model, and a record. Return the number of rows.
-
-        An input that is no longer as it was found has no result.
+        The result has the predictions, the version of the model, and a record. An input that is no longer as
+        it was found has none.
         """
+        result, place = self.outbox.unused(incoming)
+        # First, so that a kill never leaves the result beside an earlier refusal.
+        self.outbox.error(incoming).unlink(missing_ok=True)
+
         file = pq.ParquetFile(predictions)
         columns, schema, texts = self._columns(file.schema_arrow)
-        # A row counts once for the drift.
-        profile = None if isinstance(incoming, Archived) else self.model.profile
+        profile = self.model.profile
         counts = RowCounts.empty(profile) if profile else None
         version = self.model.version
         rows = 0
-        with replace_file(target) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+        with replace_file(result) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in file.iter_batches():
                 if counts is not None and profile is not None:
                     predicted = batch[profile.task.prediction_column]
@@ -335,18 +275,13 @@ class Results:
                 commit=version.commit,
                 rows=rows,
                 seen=counts.to_json() if counts else None,
-                archived=place,
-                layout=self._layout(incoming),
+                archived=place.relative_to(self.outbox.root).as_posix(),
             )
             writer.add_key_value_metadata({METADATA: record.model_dump_json()})
-            _check_unchanged(incoming)
-        return rows
-
-    def _layout(self, incoming: Incoming) -> dict[str, Any]:
-        """Return how a file was read."""
-        limits = self.scoring.limits
-        sizes = Limits.of(limits.max_cell_characters, limits.max_row_group_mb, limits.max_unpacked_mb)
-        return input_to_score(incoming.path, self.model.folder, sizes).layout.values()
+            incoming.check_unchanged()
+        self.files += 1
+        self.rows += rows
+        incoming.path.rename(place)
 
     def _columns(self, predictions: pa.Schema) -> tuple[list[str], pa.Schema, list[str]]:
         """Return the columns of predictions that a result has, its schema, and the columns with texts.
@@ -370,11 +305,6 @@ class Results:
         return columns, pa.schema(fields), texts
 
 
-def _check_unchanged(incoming: Incoming) -> None:
-    if not incoming.unchanged:
-        raise ChangedError("It changed, or was removed, while it was scored.")
-
-
 @task(name="score files", task_run_name="score files", **UNCACHED)
 def score_files(pipeline: Pipeline, waiting: Sequence[Incoming], results: Results) -> Results:
     """Score files.
@@ -390,75 +320,55 @@ def score_files(pipeline: Pipeline, waiting: Sequence[Incoming], results: Result
 
 
 @flow(name="score", persist_result=False)
-def score(rescore: list[str] | None = None, rescore_days: float | None = None) -> State[Any]:
-    """Score the new files, and report drift.
-
-    Args:
-        rescore: Names, or patterns of names, of archived files that are scored again if their last result is
-            by another model than the one in production: `["*"]`, `["tickets-*.csv"]`.
-        rescore_days: Score only those again that were first scored in the last so many days; without
-            `rescore`, all of these.
-    """
-    # settings
+def score() -> State[Any]:
+    """Score the new files, and report drift."""
     repository = Repository.here()
     settings = load_settings(repository.root)
     end_with_worker()
     registry = Registry(repository, settings.promotion.artifact)
-    again = None
-    if rescore or rescore_days is not None:
-        again = rescore or ["*"]
-
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
-        with locked(repository.state / "scoring.lock", wait=RESCORE_WAIT if again else 0) as lock:
-            return _score(registry, settings, lock, again, rescore_days)
+        with locked(repository.state / "scoring.lock", wait=0) as lock:
+            return _score(registry, settings, lock)
     except BusyError:
-        # No later run would score these files again.
-        if again:
-            raise
         return ended("Another run is scoring; the next run scores what it leaves.", name="Skipped")
 
 
-def _score(
-    registry: Registry, settings: Settings, lock: int, again: Sequence[str] | None, days: float | None
-) -> State[Any]:
+def _score(registry: Registry, settings: Settings, lock: int) -> State[Any]:
     """Score the files, while this process has the lock of the inbox."""
-    repository = registry.repository
+    root = registry.repository.root
+    state = registry.repository.state
     scoring = settings.scoring
-    inbox = repository.root / scoring.inbox
-    outbox = Outbox(repository.root / scoring.outbox, repository.state / "scoring")
-    archive = Archive(repository.root, scoring.archive)
+    inbox = root / scoring.inbox
+    outbox = Outbox(root, root / scoring.outbox, root / scoring.archive, state / "scoring")
+    logger = get_run_logger()
 
-    # what a killed run left, and what was taken too early
-    problems = archive.complete(inbox, outbox)
-    for message in archive.take_back(inbox, outbox):
-        get_run_logger().warning("%s", visible(message))
-
-    # the files
-    waiting = new_files(inbox, outbox, scoring.settle_seconds)
-    for problem in unread(inbox, is_data).values():
-        get_run_logger().warning("Not scored: %s.", visible(problem))
-
-    # the model
+    # the files and the model
+    for problem in unread(inbox):
+        logger.warning("Not scored: %s.", problem)
+    waiting = []
+    for incoming in complete_files(inbox, scoring.settle_seconds):
+        if not outbox.refused(incoming):
+            waiting.append(incoming)
     version = _production(registry, settings.promotion.stage)
     if version is None:
         message = f"No model is in {settings.promotion.stage} yet; {len(waiting)} files wait."
-        return _logged(message, problems, "NoModel")
-    if again:
-        waiting += archived_files(repository.root, outbox, version.commit, again, days)
+        return ended(message, name="NoModel")
+    waiting = [incoming for incoming in waiting if not outbox.complete(incoming, version.commit)]
     if not waiting:
-        return _logged("No new file.", problems, "NothingNew")
+        return ended("No new file.", name="NothingNew")
 
+    # the predictions
     outbox.prepare()
-    programs = Programs(repository.root, f"score-{os.getpid()}", locks=[lock])
-    pipeline = Pipeline(programs, get_run_logger().info)
+    programs = Programs(root, f"score-{os.getpid()}", locks=[lock])
+    pipeline = Pipeline(programs, logger.info)
     model = fetch_model(registry, version, pipeline)
-    results = score_files(pipeline, waiting, Results(model, outbox, archive, scoring))
-    drift = report_drift(model, outbox, scoring.drift, repository.state)
-
-    scored_again = f" ({results.again} again)" if results.again else ""
-    message = f"{results.files} files{scored_again}, {results.rows} rows, by {version.name}; {drift}"
-    return _logged(message, problems + results.problems)
+    results = score_files(pipeline, waiting, Results(model, outbox, scoring))
+    drift = report_drift(model, outbox, scoring.drift, state)
+    for problem in results.problems:
+        logger.error("%s", visible(problem))
+    message = f"{results.files} files, {results.rows} rows, by {version.name}; {drift}"
+    return ended(message, results.problems)
 
 
 def _production(registry: Registry, stage: str) -> Version | None:
@@ -473,10 +383,3 @@ def _production(registry: Registry, stage: str) -> Version | None:
     if ungated:
         get_run_logger().warning("%s", ungated)
     return registry.in_stage(stage)
-
-
-def _logged(message: str, problems: list[str], name: str = "Completed") -> State[Any]:
-    """Log the problems, and return the state of the run."""
-    for problem in problems:
-        get_run_logger().error("%s", visible(problem))
-    return ended(message, problems, name)

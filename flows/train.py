@@ -40,7 +40,6 @@ from flows.runs.commits import Run, metrics_summary
 from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository, UnreachableError, safe_name
-from flows.server.crashes import restarts
 from flows.server.worker import end_with_worker
 from tuneline.repository.dvc import require_remote
 from tuneline.runtime.locks import BusyError, lock, unlock
@@ -200,10 +199,6 @@ GIVE_UP_DAYS = 14
 """Days after which a result that still cannot be pushed is only left on its branch."""
 
 
-class CrashedTooOftenError(Exception):
-    """A run crashed in each of its attempts and is not restarted again."""
-
-
 @flow(name="train", persist_result=False)
 def train(  # noqa: PLR0917 - Prefect calls it by name
     ref: Ref | None = None,
@@ -231,7 +226,6 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     # settings
     repository = Repository.here(log=lambda message: _warn([message]))
     settings = load_settings(repository.root)
-    _stop_crashing(settings.max_attempts)
     end_with_worker()
     log_cancellation()
 
@@ -426,21 +420,6 @@ def _say_completed(run: Run, outcome: str) -> None:
         if state and state.is_failed():
             message = f"Completed by run {runtime.flow_run.name}: {outcome}"
             client.set_flow_run_state(UUID(run.id), Completed(message=message), force=True)
-
-
-def _stop_crashing(attempts: int) -> None:
-    """Raise an error in a run that crashed in each of its attempts.
-
-    A person may start it again as often as they like.
-    """
-    if runtime.flow_run.run_count <= attempts:
-        return
-    with get_client(sync_client=True) as client:
-        deaths = restarts(client.read_flow_run_states(UUID(runtime.flow_run.id)))
-    if deaths >= attempts:
-        raise CrashedTooOftenError(
-            f"This run has crashed {deaths} times; its checkout is kept for inspection."
-        )
 
 
 def _log_checkout(checkout: Checkout) -> None:

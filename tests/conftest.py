@@ -47,12 +47,10 @@ SERVER = {
     for name in (
         "promotion/test_changes",
         "promotion/test_production",
-        "server/test_api",
-        "server/several_modules/test_connections",
+        "server/several_modules/test_proxy",
         "server/test_crashes",
         "server/test_deploy",
-        "server/test_passwords",
-        "server/test_sockets",
+        "server/test_schedule",
         "test_score",
         "test_train",
     )

@@ -113,7 +113,7 @@ def add_a_stage(project: Project) -> None:
 
 def change_the_flows(project: Project) -> None:
     (project.folder / "conf/flows.yaml").write_text(
-        "max_attempts: 1\nstages: {default: {timeout_minutes: 5}}\n"
+        "lock_wait_seconds: 60\nstages: {default: {timeout_minutes: 5}}\n"
     )
 
 

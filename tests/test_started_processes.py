@@ -116,7 +116,7 @@ def test_scan_finds_each_way_to_name_a_process():
 from flows.runs import compose
 
 by_module = [sys.executable, "-P", "-m", "tuneline.results.latency", model]
-by_function = start_module("flows.server.worker", env=env)
+by_function = start([executable, "-m", "flows.server.worker"], env)
 by_folder = run(root, "git", "status")
 by_script = [sys.executable, compose.__file__]
 by_name = ["dvc", *arguments]

@@ -8,7 +8,6 @@ import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -16,7 +15,7 @@ from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import describe_error, require_mapping
 from tuneline.params.section import Positive, PositiveFloat, Rate, Section
 from tuneline.readers.files import ADDRESSES
-from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB
+from tuneline.readers.rows import MAX_SHARE
 from tuneline.runtime.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
@@ -26,9 +25,6 @@ Duration = Annotated[float, Field(ge=0)]
 """A time; the name of its setting has the unit."""
 FilePath = Annotated[Path, Field(strict=False)]
 """A path. Not strict, because YAML has texts and no paths."""
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Name of an environment variable."""
 Ref = Annotated[str, Field(pattern=r"^[^-\s][^\s]*$")]
 """A git ref, which git cannot take for an option."""
 ArtifactName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")]
@@ -177,20 +173,6 @@ class PromotionPolicy(Section):
         return self.model_dump_json(exclude={"take_over", "branch"})
 
 
-class SizeLimits(Section):
-    """Largest sizes of a file that is scored, decoded; beyond them, the file is refused.
-
-    A small file can unpack to more than memory and disk hold.
-    """
-
-    max_cell_characters: Positive = DEFAULT_LIMITS.cell
-    """Longest cell."""
-    max_row_group_mb: Positive = DEFAULT_LIMITS.row_group // MB
-    """Largest row group of a Parquet file, and largest 10,000 rows of any file."""
-    max_unpacked_mb: Positive = DEFAULT_LIMITS.unpacked // MB
-    """Largest file after unpacking."""
-
-
 class DriftLimits(Section):
     """Limits beyond which new texts drifted from the training data, if the difference is also significant."""
 
@@ -198,12 +180,8 @@ class DriftLimits(Section):
     """Largest population stability index."""
     max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
     """Largest Kolmogorov-Smirnov distance."""
-    significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    """Differences with a p-value of at least this are ignored."""
     min_known_words: Rate = 0.7
     """Smallest share of words that were common in training, relative to their share in training."""
-    min_rows: Positive = 200
-    """Number of rows below which drift is not measured."""
 
 
 class DriftSettings(DriftLimits):
@@ -211,8 +189,6 @@ class DriftSettings(DriftLimits):
 
     window_rows: Positive = 5000
     """Number of last scored rows that are compared, rounded up to whole files."""
-    repeat_hours: Duration = 24
-    """Hours between two events about the same model."""
 
 
 class Scoring(Section):
@@ -225,8 +201,8 @@ class Scoring(Section):
 
     The second result of a name is ``FILE.2.parquet``.
     """
-    archive: FilePath | None = Path("data/archive")
-    """An input is moved here when its result is complete. ``null``: it stays in the inbox."""
+    archive: FilePath = Path("data/archive")
+    """An input is moved here when its result is complete. On the file system of the inbox."""
     keep: list[str] = []
     """Input columns that are copied to the output."""
     bad_rows: Literal["stop", "skip"] = "stop"
@@ -237,21 +213,13 @@ class Scoring(Section):
     max_bad_share: Rate = MAX_SHARE
     """skip: a file with a larger fraction of bad rows is refused."""
     settle_seconds: Duration = 10
-    """A file that changed more recently is scored by the next run."""
-    engine: Literal["local", "ray"] = "local"
-    """``ray``: several files at a time on the workers of a Ray cluster: of ``RAY_ADDRESS``, else here."""
-    workers: Positive | None = None
-    """ray: files at a time. ``null``: one for each CPU of the cluster."""
-    limits: SizeLimits = SizeLimits()
-    """Largest sizes of a file, decoded; beyond them, it is refused."""
+    """A file that came or changed more recently is scored by the next run."""
     drift: DriftSettings = DriftSettings()
     """Limits of the drift of scored rows, and the rows that are compared with the training data."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        folders = [self.inbox, self.outbox]
-        if self.archive is not None:
-            folders.append(self.archive)
+        folders = [self.inbox, self.outbox, self.archive]
         if len({os.path.normpath(folder) for folder in folders}) < len(folders):
             raise ValueError("outbox: inbox, outbox and archive must be different folders")
         return self
@@ -288,75 +256,6 @@ class Retention(Section):
 
     A reason stays as long as its file is in the inbox.
     """
-    prefect_days: Annotated[float, Field(ge=1)] | None = 90
-    """Runs of Prefect with their logs and artifacts.
-
-    The server removes them, and reads this when it starts.
-    """
-
-
-SOURCE_KINDS = ("folder", "url", "query", "hub")
-
-
-class IngestSource(Section):
-    """A source of new labelled rows: a drop folder, a URL, a database query, or a branch of the hub."""
-
-    name: Name
-    """Part of the names of its batch files."""
-    folder: FilePath | None = None
-    """Drop folder, relative to the repository. Ingested files are moved to its folder ``done/``."""
-    settle_seconds: Duration = 10
-    """folder: seconds since its last change before a file is read."""
-    url: str | None = None
-    """Address of a file for fsspec, or a pattern with ``*``."""
-    options: dict[str, Variable] = {}
-    """url: storage options, each by the name of the environment variable that has its value."""
-    query: FilePath | None = None
-    """SQL file, relative to the repository. The connection is read-only."""
-    database: Variable | None = None
-    """query: environment variable with the SQLAlchemy URL of the database."""
-    watermark: str | None = None
-    """query: column whose largest value is the parameter ``:since`` of the next run."""
-    since: str | int | None = None
-    """query: value of ``:since`` in the first run."""
-    hub: bool = False
-    """Follow ``revision`` of the data set that ``data.path`` names."""
-    revision: str = "main"
-    """hub: branch or tag."""
-    id: str | None = None
-    """Column of an id.
-
-    A file or query with this column and without the text columns has late labels of scored texts.
-    """
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        kinds = [kind for kind in SOURCE_KINDS if getattr(self, kind)]
-        if len(kinds) != 1:
-            kinds_text = " and ".join(kinds) or "none"
-            raise ValueError(
-                f"name: {self.name!r} must have exactly one of {', '.join(SOURCE_KINDS)}, not {kinds_text}"
-            )
-        if self.query and not self.database:
-            raise ValueError(
-                f"database: missing in {self.name!r}; a query needs database, the name of the environment"
-                " variable with the database's URL"
-            )
-        if self.watermark and self.since is None:
-            raise ValueError(
-                f"since: missing in {self.name!r}; watermark needs since, the value of :since in the first"
-                " run"
-            )
-        if self.url and urlsplit(self.url).password is not None:
-            raise ValueError(
-                f"url: that of {self.name!r} contains a password; name an environment variable in options"
-                " instead"
-            )
-        for key in ("folder", "query"):
-            path = getattr(self, key)
-            if path is not None and (path.is_absolute() or ".." in path.parts):
-                raise ValueError(f"{key}: {path} of {self.name!r} is outside the repository")
-        return self
 
 
 class Ingest(Section):
@@ -366,47 +265,24 @@ class Ingest(Section):
     """Branch that new data is committed to."""
     push: bool = False
     """Push the data to the DVC remote and the branch to origin; the run starts from origin's branch."""
-    min_rows: Count = 1
-    """Fewer new rows wait for the next run."""
-    key: str | None = None
-    """Column that identifies a row. ``null``: its texts alone do."""
-    max_conflict_share: Rate = 0.05
-    """An event is sent if a larger fraction of the rows has another label in the data."""
-    sources: list[IngestSource] = []
-    """Where new rows come from, such as ``{name: labels, folder: data/labelled}``."""
+    folder: FilePath | None = None
+    """Drop folder of files with labelled rows, relative to the repository; they move to its ``done/``.
+
+    ``null``: nothing is ingested.
+    """
 
     @model_validator(mode="after")
-    def _unique(self) -> Self:
-        names = [source.name for source in self.sources]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"sources: {name!r} is the name of two sources")
+    def _inside(self) -> Self:
+        if self.folder is not None and (self.folder.is_absolute() or ".." in self.folder.parts):
+            raise ValueError(f"folder: {self.folder} is outside the repository")
         return self
 
 
-Limit = PositiveFloat | None
-
-
 class Alerts(Section):
-    """Limits beyond which flow ``watch``, which looks every hour, sends an alert; ``null``: no alert."""
+    """When flow ``watch``, which looks every hour, sends an alert."""
 
-    runs_silent_hours: Limit = 36
+    runs_silent_hours: PositiveFloat = 36
     """No run of flow ``train`` succeeded for so long."""
-    production_old_days: Limit = 60
-    """The model in production was trained before."""
-    scoring_behind_hours: Limit = 3
-    """A file waits in the inbox for so long, or is in an inbox and never read."""
-    ingest_behind_hours: Limit = 36
-    """A file waits in a drop folder of flow ``ingest`` for so long."""
-    branch_hours: Limit = 1
-    """The branch of ``ingest`` was rewritten in origin, or has parted from this clone's, for so long."""
-    one_copy_hours: Limit = 1
-    """The model in production was trained before, and the DVC remote lacks files of it."""
-    disk_full_days: Limit = 14
-    """The disk of DVC's cache, of the DVC remote or of Prefect's database is full before.
-
-    Measured by the growth in the last week.
-    """
     repeat_hours: Duration = 24
     """Hours between two events of the same alert."""
 
@@ -421,19 +297,17 @@ class Settings(Section):
     promotion: PromotionPolicy = PromotionPolicy()
     """Conditions under which a model replaces the one in production (docs/promotion.md)."""
     scoring: Scoring = Scoring()
-    """Flow ``score``: its folders, bad rows, limits and drift (docs/scoring.md)."""
+    """Flow ``score``: its folders, bad rows and drift (docs/scoring.md)."""
     retention: Retention = Retention()
     """What flow ``clean`` keeps, and how long; ``null``: for ever (docs/operations.md)."""
     ingest: Ingest = Ingest()
-    """Flow ``ingest``: its branch and its sources of new rows (docs/ingest.md)."""
+    """Flow ``ingest``: its branch and its drop folder (docs/ingest.md)."""
     git: GitHost = GitHost()
     """Retries while a git remote cannot be reached."""
     alerts: Alerts = Alerts()
-    """Limits beyond which flow ``watch``, which looks every hour, sends an alert; ``null``: no alert."""
+    """When flow ``watch``, which looks every hour, sends an alert."""
     lock_wait_seconds: Duration = 600
     """How long a run waits for DVC's lock, while a person works in the same checkout."""
-    max_attempts: Positive = 4
-    """Attempts of a run that crashes (a killed worker, a machine that went down), the first one included."""
 
     def policy(self, stage: str) -> StagePolicy:
         """Return the policy of a stage."""

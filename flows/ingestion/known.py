@@ -6,10 +6,10 @@ New rows are compared with it: ``flows/ingestion/harvest.py``.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,11 @@ from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.wording import listed
 from tuneline.tasks import Task, unnamed_task
 from tuneline.tasks.columns import label_texts, observed_classes, staged_type
+from tuneline.words.label_texts import staged_text
 
+Log = Callable[[str], None]
 NO_HASH = np.uint64(0)
-"""Hash of a key or label that is missing."""
+"""Hash of a label that is missing."""
 
 
 class RowStatus(IntEnum):
@@ -43,9 +45,9 @@ class RowStatus(IntEnum):
 
     NEW = 0
     DUPLICATE = 1
-    """A row with the same key or the same texts has the same label."""
+    """A row with the same texts has the same label."""
     CONFLICT = 2
-    """A row with the same key or the same texts has another label."""
+    """A row with the same texts has another label."""
     HELD_OUT = 3
     """Its texts are in validation or test, which are not for training."""
 
@@ -57,57 +59,115 @@ class RowHashes:
     Attributes:
         texts: Hashes of the texts, as the division into splits compares texts: case, white space and the
             order of a pair make no difference.
-        keys: Hashes of the values of column ``ingest.key``; ``NO_HASH`` for rows without a key.
         labels: Hashes of the labels; ``NO_HASH`` for rows without a label.
         held_out: True for rows of validation and test.
     """
 
     texts: Keys
-    keys: Keys
     labels: Keys
     held_out: NDArray[np.bool_]
 
     @classmethod
-    def of(
-        cls, texts: list[pa.Array], labels: pa.Array, keys: pa.Array | None, *, held_out: bool = False
-    ) -> Self:
+    def of(cls, texts: list[pa.Array], labels: pa.Array, *, held_out: bool = False) -> Self:
         """Hash rows; their labels are text (``label_texts``)."""
-        missing = np.zeros(len(labels), np.uint64)
-        text_hashes = row_hashes(texts, None, 0) if len(labels) else missing
-        key_hashes = missing if keys is None else hashes(keys)
-        return cls(text_hashes, key_hashes, hashes(labels), np.full(len(labels), held_out))
+        text_hashes = row_hashes(texts, None, 0) if len(labels) else np.zeros(0, np.uint64)
+        return cls(text_hashes, hashes(labels), np.full(len(labels), held_out))
+
+
+@dataclass
+class KnownRows:
+    """The rows that the data has, and the new ones of this run: the first of several equal ones is new.
+
+    Attributes:
+        classes: The classes of the training rows.
+        label_names: Labels by their hashes.
+    """
+
+    classes: frozenset[str]
+    label_names: dict[int, str]
+    _texts: Keys
+    _labels: Keys
+    _pairs: Keys
+    _held_out: Keys
+    _new: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def joined(cls, parts: "Sequence[RowHashes]") -> Self:
-        """Join the rows of several parts."""
-        missing = np.zeros(0, np.uint64)
-        no_rows = cls(missing, missing, missing, np.zeros(0, np.bool_))
-        parts = [no_rows, *parts]
-        columns = {}
-        for column in fields(cls):
-            columns[column.name] = np.concatenate([getattr(part, column.name) for part in parts])
-        return cls(**columns)
+    def read(
+        cls, root: Path, layout: "DataLayout", columns: "BatchColumns", files: FilesParams, log: Log
+    ) -> Self:
+        """Read every split in a checkout.
 
-
-class _Index:
-    """Identities (hashes of texts, or of keys) of the data and their labels, sorted for binary search."""
-
-    def __init__(self, identities: Keys, labels: Keys) -> None:
-        identified = identities != NO_HASH
-        unlabelled = identified & (labels == NO_HASH)
-        self._identities = np.unique(identities[identified])
-        self._unlabelled = np.unique(identities[unlabelled])
-        self._labelled = np.unique(mixed(identities[identified], labels[identified]))
-
-    def find(self, identities: Keys, labels: Keys) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which rows are in the data, and which rows are there, but only with another label.
-
-        A row that the data has without a label agrees with every label.
+        Raises:
+            DataError: A file cannot be read.
         """
-        in_data = _isin(identities, self._identities)
-        same_label = _isin(mixed(identities, labels), self._labelled)
-        agrees = same_label | _isin(identities, self._unlabelled)
-        return in_data, in_data & ~agrees
+        none = np.zeros(0, np.uint64)
+        parts = [RowHashes(none, none, np.zeros(0, np.bool_))]
+        classes: set[str] = set()
+        label_names: dict[int, str] = {}
+        for split in layout.splits:
+            for path in layout.files(root, split):
+                for texts, label in known_rows(path, columns, files):
+                    written = label_texts(columns.task, label)
+                    part = RowHashes.of(texts, written, held_out=split != layout.split)
+                    parts.append(part)
+                    name_labels(label_names, part, columns.task, label)
+                    if split == layout.split:
+                        classes.update(observed_classes(columns.task, label))
+
+        texts_of_all = np.concatenate([part.texts for part in parts])
+        labels = np.concatenate([part.labels for part in parts])
+        held_out = np.concatenate([part.held_out for part in parts])
+        log(f"The data has {len(texts_of_all):,} rows.")
+        order = np.argsort(texts_of_all, kind="stable")
+        pairs = np.unique(mixed(texts_of_all, labels))
+        held_out_texts = np.unique(texts_of_all[held_out])
+        return cls(frozenset(classes), label_names, texts_of_all[order], labels[order], pairs, held_out_texts)
+
+    def classify(self, rows: RowHashes, new: dict[int, int]) -> NDArray[np.int8]:
+        """Return the ``RowStatus`` of each row, and add the new ones to ``new``: their labels, by texts."""
+        # against the data; the last of several assignments counts: a conflict is one in held-out rows, too
+        statuses = np.full(len(rows.texts), RowStatus.NEW, np.int8)
+        in_data = _isin(rows.texts, self._texts)
+        agrees = _isin(mixed(rows.texts, rows.labels), self._pairs)
+        # A row that the data has without a label agrees with every label.
+        agrees |= _isin(mixed(rows.texts, np.full_like(rows.labels, NO_HASH)), self._pairs)
+        statuses[in_data] = RowStatus.DUPLICATE
+        statuses[_isin(rows.texts, self._held_out)] = RowStatus.HELD_OUT
+        statuses[in_data & ~agrees] = RowStatus.CONFLICT
+
+        # against the earlier rows of the run
+        for row in np.flatnonzero(statuses == RowStatus.NEW).tolist():
+            text = int(rows.texts[row])
+            label = int(rows.labels[row])
+            earlier = self._new.get(text, new.get(text))
+            if earlier is None:
+                new[text] = label
+            elif earlier == label:
+                statuses[row] = RowStatus.DUPLICATE
+            else:
+                statuses[row] = RowStatus.CONFLICT
+        return statuses
+
+    def add(self, new: dict[int, int]) -> None:
+        """Remember the new rows of a file that could be read to its end."""
+        self._new.update(new)
+
+    def label(self, text: int, new: dict[int, int]) -> str:
+        """Return the label that the row with these texts has: in the data, else in the new rows."""
+        position = int(np.searchsorted(self._texts, np.uint64(text)))
+        if position < len(self._texts) and int(self._texts[position]) == text:
+            label = int(self._labels[position])
+        else:
+            label = self._new.get(text, new.get(text, 0))
+        return self.label_names.get(label, "")
+
+
+def name_labels(names: dict[int, str], rows: RowHashes, task: Task, labels: pa.Array) -> None:
+    """Add the labels of rows, as people write them, to the names of labels by their hashes."""
+    for value, row in zip(*np.unique(rows.labels, return_index=True), strict=True):
+        label = labels[int(row)].as_py()
+        if label is not None:
+            names.setdefault(int(value), staged_text(task, label))
 
 
 def _isin(values: Keys, ordered: Keys) -> NDArray[np.bool_]:
@@ -119,70 +179,6 @@ def _isin(values: Keys, ordered: Keys) -> NDArray[np.bool_]:
         return np.zeros(len(values), np.bool_)
     positions = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
     return np.asarray(ordered[positions] == values)
-
-
-class _Origin(NamedTuple):
-    """Where a new row comes from: the hash of its label, and the name of its file."""
-
-    label: int
-    file: str
-
-
-@dataclass
-class NewRowSelection:
-    """Decides what becomes of the rows of a run, file after file: the first of several equal rows is new.
-
-    Attributes:
-        data: The rows that the data has.
-        disagreeing: Row of the last file that was classified: the file of this run that has it with another
-            label.
-    """
-
-    data: RowHashes
-    disagreeing: dict[int, str] = field(default_factory=dict)
-    _texts: dict[int, _Origin] = field(default_factory=dict)
-    _keys: dict[int, _Origin] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._by_text = _Index(self.data.texts, self.data.labels)
-        self._by_key = _Index(self.data.keys, self.data.labels)
-        self._held_out = np.unique(self.data.texts[self.data.held_out])
-
-    def classify(self, rows: RowHashes, name: str = "") -> NDArray[np.int8]:
-        """Return the ``RowStatus`` of each row of a file, and remember the new ones."""
-        self.disagreeing.clear()
-
-        # against the data; the last of several assignments counts: a conflict is one in held-out rows, too
-        statuses = np.full(len(rows.texts), RowStatus.NEW, np.int8)
-        same_text, text_conflicts = self._by_text.find(rows.texts, rows.labels)
-        same_key, key_conflicts = self._by_key.find(rows.keys, rows.labels)
-        statuses[same_text | same_key] = RowStatus.DUPLICATE
-        statuses[_isin(rows.texts, self._held_out)] = RowStatus.HELD_OUT
-        statuses[text_conflicts | key_conflicts] = RowStatus.CONFLICT
-
-        # against the earlier rows of the run
-        texts = rows.texts.tolist()
-        keys = rows.keys.tolist()
-        labels = rows.labels.tolist()
-        origins: dict[int, _Origin] = {}  # one object for all rows of a label, to save memory
-        for row in np.flatnonzero(statuses == RowStatus.NEW).tolist():
-            text = texts[row]
-            key = keys[row]
-            label = labels[row]
-            candidates = (self._texts.get(text), self._keys.get(key) if key else None)
-            earlier = [origin for origin in candidates if origin is not None]
-            disagreeing = [origin.file for origin in earlier if origin.label != label]
-            if disagreeing:
-                statuses[row] = RowStatus.CONFLICT
-                self.disagreeing[row] = disagreeing[0]
-            elif earlier:
-                statuses[row] = RowStatus.DUPLICATE
-            else:
-                origin = origins.setdefault(label, _Origin(label, name))
-                self._texts[text] = origin
-                if key:
-                    self._keys[key] = origin
-        return statuses
 
 
 def ending_of(name: str) -> str | None:
@@ -202,8 +198,8 @@ class BatchColumns:
         texts: Columns with texts.
         label: Column with the label.
         task: The task, which tells the type of a label; its classes need not be known.
-        by: Column with the group or the time, ``data.split.by`` or ``data.split.by_time``.
-        key: Column with the key, ``ingest.key``.
+        by: Column with the group or the time, ``data.split.by`` or ``data.split.by_time``; ``None`` if it is
+            a text column or the label.
         policy: What happens with bad rows.
         sets: How labels are written that are sets of names.
     """
@@ -212,55 +208,41 @@ class BatchColumns:
     label: str
     task: Task = UNNAMED_CLASSES
     by: str | None = None
-    key: str | None = None
     policy: BadRowPolicy = STOP
     sets: LabelSetsParams | None = None
 
     @classmethod
-    def of(cls, data: DataParams, key: str | None) -> Self:
+    def of(cls, data: DataParams) -> Self:
         """Return the columns that the parameters of the pipeline name."""
-        by = data.split.column if data.split else None
-        policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
         texts = tuple(data.text_columns)
-        return cls(texts, data.label_column, unnamed_task(data.task), by, key, policy, data.label_sets)
-
-    @property
-    def others(self) -> dict[str, str]:
-        """Group and key, by column: the parameter that names it; not if it is a text column or the label."""
-        parameters: dict[str, str] = {}
-        for column, parameter in ((self.by, "data.split.by"), (self.key, "ingest.key")):
-            if column and column != self.label and column not in self.texts:
-                parameters.setdefault(column, parameter)
-        return parameters
+        by = data.split.column if data.split else None
+        if by == data.label_column or by in texts:
+            by = None
+        policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
+        return cls(texts, data.label_column, unnamed_task(data.task), by, policy, data.label_sets)
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of a batch file."""
         types = dict.fromkeys(self.texts, pa.string())
         types[self.label] = staged_type(self.task)
-        for column in self.others:
-            types[column] = pa.string()
+        if self.by:
+            types[self.by] = pa.string()
         return pa.schema(list(types.items()))
 
-    def labelled(self, id_column: str | None = None) -> LabelledColumns:
-        """Return the columns that are read of a file with new rows.
-
-        A file with late labels has an ``id_column`` with the ids of its rows, and no texts.
-        """
-        texts = self.texts
-        others = self.others
-        if id_column is not None:
-            texts = ()
-            others[id_column] = "id of the source"
+    def labelled(self) -> LabelledColumns:
+        """Return the columns that are read of a file with new rows."""
+        others = {self.by: "data.split.by"} if self.by else {}
         return LabelledColumns(
-            texts, self.label, self.task, others, sparse=True, policy=self.policy, sets=self.sets
+            self.texts, self.label, self.task, others, sparse=True, policy=self.policy, sets=self.sets
         )
 
-    def named(self, batch: pa.RecordBatch, read: LabelledColumns) -> dict[str, pa.Array]:
+    def named(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return the columns of a batch of ``labelled_rows`` by the names of the user."""
         # The order in which ``labelled_rows`` has them, before the position.
-        names = list(read.texts)
-        names += read.others
+        names = [*self.texts]
+        if self.by:
+            names.append(self.by)
         names.append(self.label)
         return dict(zip(names, batch.columns, strict=False))
 
@@ -293,10 +275,7 @@ class DataLayout:
             ParamsError: New rows cannot be added, or could change the split of other rows.
         """
         if data.source != "files":
-            hint = (
-                "Set up your own data with `tuneline init FILE`; a source with hub: true follows a data set"
-                " of the hub."
-            )
+            hint = "Set up your own data with `tuneline init FILE`."
             raise ParamsError(
                 f"data.source is {data.source!r}: new rows are added to files under {SOURCE}/.", hint
             )
@@ -360,10 +339,7 @@ class DataLayout:
             if not (root / f"{path}.dvc").exists():
                 continue
             if "deps" in read_yaml(root / f"{path}.dvc"):
-                hint = (
-                    "Import the files that change by a source of flow ingest, or track the folder with `dvc"
-                    " add`."
-                )
+                hint = "Track the folder with `dvc add`."
                 raise DataError(
                     f"{path}.dvc is an import of DVC, which the next `dvc update` would replace.", hint
                 )
@@ -415,113 +391,68 @@ def _ignored(root: Path, repository: Repository, path: Path) -> bool:
     return False
 
 
-def read_known(
-    root: Path, layout: DataLayout, columns: BatchColumns, files: FilesParams, log: Callable[[str], None]
-) -> tuple[RowHashes, frozenset[str]]:
-    """Return the hashes of the rows of every split in a checkout, and the classes of the training rows.
-
-    Raises:
-        DataError: A file cannot be read.
-    """
-    parts: list[RowHashes] = []
-    labels: set[str] = set()
-    for split in layout.splits:
-        for path in layout.files(root, split):
-            for texts, label, keys in known_rows(path, columns, files):
-                written = label_texts(columns.task, label)
-                parts.append(RowHashes.of(texts, written, keys, held_out=split != layout.split))
-                if split == layout.split:
-                    labels.update(observed_classes(columns.task, label))
-    rows = RowHashes.joined(parts)
-    log(f"The data has {len(rows.texts):,} rows.")
-    return rows, frozenset(labels)
-
-
 def known_rows(
     path: Path, columns: BatchColumns, files: FilesParams
-) -> Iterator[tuple[list[pa.Array], pa.Array, pa.Array | None]]:
-    """Yield texts, labels and keys of a file of the data.
+) -> Iterator[tuple[list[pa.Array], pa.Array]]:
+    """Yield texts and labels of a file of the data.
 
-    The file may lack the columns with label, group and key. Stage ``download`` limits the share of bad rows.
+    The file may lack the columns with label and group. Stage ``download`` limits the share of bad rows.
     """
-    read = replace(
-        columns.labelled(),
-        optional=(columns.label, *columns.others),
-        policy=replace(columns.policy, max_share=1.0),
-    )
+    read = columns.labelled()
+    optional = (columns.label, *read.others)
+    read = replace(read, optional=optional, policy=replace(columns.policy, max_share=1.0))
     source = data_input(path, files)
     with open_table(source) as table:
         for batch in labelled_rows(table, read, BadRows(table.name, source.unit, read.policy)):
-            named = columns.named(batch, read)
-            texts = [pc.fill_null(named[name], "") for name in columns.texts]
-            keys = named[columns.key] if columns.key else None
-            yield texts, batch[LABEL], keys
+            named = columns.named(batch)
+            yield [pc.fill_null(named[name], "") for name in columns.texts], batch[LABEL]
 
 
-@dataclass(frozen=True)
-class ClassNames:
-    """How the label of a new row is written in the data.
+def class_names(data: DataParams, classes: frozenset[str]) -> dict[str, str]:
+    """Return how the data writes each label that a new row may have; empty if any label may be new.
 
-    Attributes:
-        written: By each label that a source may give, the label in the data; ``None`` if any label is written
-            as it is.
+    These are the classes of ``data.label_names``, by name or id, else the classes that the data has.
     """
+    if not data.label_names:
+        if data.label_sets is not None and data.label_sets.names is not None:
+            classes = frozenset(data.label_sets.names)  # also one that no row has
+        return {label: label for label in classes}
 
-    written: Mapping[str, str] | None
+    by_id: dict[str, str] = {}
+    by_name: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    for position, name in enumerate(data.label_names):
+        by_id[str(position)] = name
+        by_name[str(class_name(name))] = name
+        ids[name] = ids[str(position)] = str(position)
+    # Files may have ids, as stage download understands them.
+    if classes and classes <= by_id.keys() and not classes <= by_name.keys():
+        return ids
+    return by_id | by_name
 
-    @classmethod
-    def of(cls, data: DataParams, labels: frozenset[str]) -> "ClassNames":
-        """Return the classes of ``data.label_names``, by name or id, else the labels that the data has.
 
-        Without both, any label is written as it is.
-        """
-        if not data.label_names:
-            if data.label_sets is not None and data.label_sets.names is not None:
-                labels = frozenset(data.label_sets.names)  # also one that no row has
-            return cls({label: label for label in labels} if labels else None)
+def with_class_names(
+    labels: pa.Array, written: Mapping[str, str], places: Sequence[str], column: str
+) -> pa.Array:
+    """Return labels as they are written in the data.
 
-        names_by_id: dict[str, str] = {}
-        names_by_name: dict[str, str] = {}
-        ids_by_name: dict[str, str] = {}
-        ids_by_id: dict[str, str] = {}
-        for position, name in enumerate(data.label_names):
-            number = str(position)
-            names_by_id[number] = name
-            names_by_name[str(class_name(name))] = name
-            ids_by_name[name] = number
-            ids_by_id[number] = number
-        # Files may have ids, as stage download understands them.
-        has_ids = labels <= names_by_id.keys() and not labels <= names_by_name.keys()
-        if labels and has_ids:
-            return cls(ids_by_name | ids_by_id)
-        return cls(names_by_id | names_by_name)
+    Raises:
+        DataError: A label is not a class; the message has its place and column.
+    """
+    if not written:
+        return labels
 
-    def translate(self, labels: pa.Array, place: Callable[[int], str]) -> pa.Array:
-        """Return labels as they are written in the data.
-
-        Raises:
-            DataError: A label is not a class; the message has its ``place``.
-        """
-        if self.written is None:
-            return labels
-
-        written: list[str | list[str]] = []
-        for row, label in enumerate(labels.to_pylist()):
-            if isinstance(label, list):
-                names = {self._name(self.written, name, place, row) for name in label}
-                written.append(sorted(names))
-            else:
-                written.append(self._name(self.written, label, place, row))
-        return pa.array(written, labels.type)
-
-    @staticmethod
-    def _name(written: Mapping[str, str], label: str, place: Callable[[int], str], row: int) -> str:
-        """Return a class as it is written in the data."""
+    def name(row: int, label: str) -> str:
         if label not in written:
             classes = listed(sorted(set(written.values())))
-            hint = (
-                f"It is {label!r}. Correct it; a new class must be listed in data.label_names,"
-                " with all others."
-            )
-            raise DataError(f"{place(row)}: the label is not one of {classes}.", hint)
+            hint = "Correct it; a new class must be listed in data.label_names, with all others."
+            raise DataError(f"{places[row]}, column {column!r}: the label is not one of {classes}.", hint)
         return written[label]
+
+    named: list[str | list[str]] = []
+    for row, label in enumerate(labels.to_pylist()):
+        if isinstance(label, list):
+            named.append(sorted({name(row, element) for element in label}))
+        else:
+            named.append(name(row, label))
+    return pa.array(named, labels.type)

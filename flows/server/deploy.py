@@ -1,36 +1,40 @@
-"""Create work pool and deployments on the server of ``PREFECT_API_URL``; repeat it after every change.
+"""Create work pool, deployments and automations on the server of ``PREFECT_API_URL``.
 
-``python -m flows.server.deploy``, on any machine (docs/production.md). What a person paused on the server
-stays paused, and is printed.
+``python -m flows.server.deploy``, on any machine, and again after every change of ``prefect.yaml`` or
+``conf/notifications.yaml``, or of the address for messages. What a person paused stays paused.
 """
 
 import argparse
+import hashlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.events.schemas.automations import AutomationCore
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import get_current_settings
 from ruamel.yaml import YAML
 
-from tuneline.messages import ServerError, messages
+from tuneline.core.yaml_files import read_yaml
 from tuneline.runtime.terminal import say, visible
-
-if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
 
 POOL = "tuneline"
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "prefect.yaml"
+NOTIFICATIONS = ROOT / "conf/notifications.yaml"
 TRAIN_ENTRYPOINT = "flows/train.py:train"
+PEOPLE = "people"
+"""Name of the block of Prefect with the address for messages, of whatever type."""
 
 
 def main() -> None:
     """Run the command line."""
-    from prefect.settings import get_current_settings
-
     parser = argparse.ArgumentParser(prog="python -m flows.server.deploy", description=__doc__)
     parser.add_argument(
         "--train-queue",
@@ -44,112 +48,103 @@ def main() -> None:
         sys.exit(
             "On which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make schedule` prints them."
         )
-    env = {**os.environ, "PREFECT_CLI_PROMPT": "false", "PREFECT_API_URL": api.url}
+    env = {**os.environ, "PREFECT_API_URL": api.url}
     if api.auth_string:
         env["PREFECT_API_AUTH_STRING"] = api.auth_string.get_secret_value()
     deploy(env, options.train_queue)
 
 
-def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
-    """Create or update work pool, deployments of ``prefect.yaml`` and automations on the server in ``env``.
+def client_of(env: Mapping[str, str]) -> SyncPrefectClient:
+    """Return a client of the server that an environment names."""
+    return SyncPrefectClient(env["PREFECT_API_URL"], auth_string=env.get("PREFECT_API_AUTH_STRING"))
 
-    What exists there stays paused or active, as it is. The work queue (created if it is missing) replaces
-    the one of the deployments of flow ``train``.
+
+def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
+    """Create or update work pool, deployments and automations on the server in ``env``.
+
+    The work queue (created if it is missing) replaces the one of the deployments of flow ``train``.
 
     Raises:
         SystemExit: A Prefect command failed; the message is Prefect's.
     """
-    # Takes a second, which a worker that imports this module need not wait for.
-    from prefect.client.orchestration import SyncPrefectClient
-
     yaml = YAML(typ="safe", pure=True)
     content = yaml.load(DEPLOYMENTS)
-    deployments = content["deployments"]
-
-    # what is paused on the server
-    create_pool = ["prefect", "work-pool", "create", POOL, "--type", "process", "--overwrite"]
-    paused = []
-    with SyncPrefectClient(env["PREFECT_API_URL"], auth_string=env.get("PREFECT_API_AUTH_STRING")) as client:
+    create_pool = ["work-pool", "create", POOL, "--type", "process", "--overwrite"]
+    with client_of(env) as client:
         if any(pool.name == POOL and pool.is_paused for pool in client.read_work_pools()):
             create_pool.append("--paused")
-            paused.append(f"work pool {POOL}")
-        for deployment in deployments:
-            paused += _as_on_server(deployment, client)
-
-    # the queue for training
-    for deployment in deployments:
-        if deployment["entrypoint"] == TRAIN_ENTRYPOINT and train_queue is not None:
-            deployment["work_pool"] = {**deployment["work_pool"], "work_queue_name": train_queue}
+        for deployment in content["deployments"]:
+            _keep_paused(deployment, client)
+            if deployment["entrypoint"] == TRAIN_ENTRYPOINT and train_queue is not None:
+                deployment["work_pool"] = {**deployment["work_pool"], "work_queue_name": train_queue}
 
     with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
         file = Path(folder) / DEPLOYMENTS.name
         yaml.dump(content, file)
-        _run_module(create_pool, env)
-        _run_module(["prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)], env)
+        _run_prefect(create_pool, env)
+        _run_prefect(["--no-prompt", "deploy", "--all", "--prefect-file", str(file)], env)
 
-    _say_who_is_told(env)
-    if paused:
-        title = "Somebody paused these, and they stay paused until they are resumed on the server's page:"
-        say(visible("\n  ".join([title, *paused])))
+    with client_of(env) as client:
+        apply_automations(client, read_yaml(NOTIFICATIONS)["automations"])
 
 
-def _say_who_is_told(env: Mapping[str, str]) -> None:
-    """Say if messages reach nobody: a new database has no address."""
-    try:
-        known = messages(env["PREFECT_API_URL"], env.get("PREFECT_API_AUTH_STRING"))
-    except ServerError as error:
-        say(visible(f"Messages: {error}"), error=True)
-        return
-    if known.remedy:
-        say(visible(f"Messages: {known.text}. {known.remedy}"), error=True)
-
-
-def _run_module(command: list[str], env: Mapping[str, str]) -> None:
-    """Run a module of Python with arguments; exit with its output if it fails."""
-    say(f"... {' '.join(command[:4])}")
-    process = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False
-    )
+def _run_prefect(arguments: list[str], env: Mapping[str, str]) -> None:
+    """Run a command of Prefect; exit with its output if it fails."""
+    command = [sys.executable, "-m", "prefect", *arguments]
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(visible(process.stdout + process.stderr))
 
 
-def _as_on_server(deployment: dict[str, Any], client: "SyncPrefectClient") -> Iterator[str]:
-    """Give a deployment the switches that it has on the server; yield what is off there, and on in the file.
-
-    Prefect makes schedules and automations anew, as the file has them.
-    """
-    from prefect.exceptions import ObjectNotFound
-
-    name = f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}"
+def _keep_paused(deployment: dict[str, Any], client: SyncPrefectClient) -> None:
+    """Give a deployment the switches that it has on the server: Prefect makes them as the file has them."""
     try:
+        name = f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}"
         on_server = client.read_deployment_by_name(name)
     except ObjectNotFound:
         return
     deployment["paused"] = on_server.paused
-    if on_server.paused:
-        yield f"deployment {name}"
+    if on_server.schedules and not any(schedule.active for schedule in on_server.schedules):
+        for schedule in deployment.get("schedules", []):
+            schedule["active"] = False
+    for trigger in deployment.get("triggers", []):
+        existing = client.read_automations_by_name(trigger["name"])
+        if existing:
+            trigger["enabled"] = all(automation.enabled for automation in existing)
 
-    active = {getattr(schedule.schedule, "cron", None): schedule.active for schedule in on_server.schedules}
-    for schedule in deployment.get("schedules", []):
-        cron = schedule.get("cron")
-        on_in_file = schedule.get("active", True)
-        if cron in active:
-            schedule["active"] = active[cron]
-        else:
-            # One that is new, because its time was changed, is off where all others are.
-            schedule["active"] = on_in_file and (not active or any(active.values()))
-        if on_in_file and not schedule["active"]:
-            yield f"schedule {cron} of {name}"
 
-    for number, trigger in enumerate(deployment.get("triggers", []), 1):
-        # Without a name, an automation has the one that Prefect gives it.
-        title = trigger.get("name", f"{deployment['name']}__automation_{number}")
-        on_in_file = trigger.get("enabled", True)
-        enabled = [automation.enabled for automation in client.read_automations_by_name(title)]
-        trigger["enabled"] = all(enabled) if enabled else on_in_file
-        if on_in_file and not trigger["enabled"]:
-            yield f"automation {title}"
+def apply_automations(client: SyncPrefectClient, entries: list[dict[str, Any]]) -> None:
+    """Create the automations of ``conf/notifications.yaml``, or replace those that have changed.
+
+    One that has not changed is left alone: it knows for which runs it waits. Those that send messages exist
+    once there is an address. One that a person disabled stays so.
+    """
+    address = None
+    for block in client.read_block_documents(include_secrets=False):
+        if block.name == PEOPLE:
+            address = str(block.id)
+    if address is None:
+        say(f"Nobody is told when a run fails: there is no block {PEOPLE!r} (docs/notifications.md).")
+
+    for entry in entries:
+        sends = False
+        for action in entry["actions"]:
+            if action["type"] == "send-notification":
+                sends = True
+                action.setdefault("block_document_id", address)
+        digest = hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()[:12]
+        description = f"{entry.get('description', '')} ({NOTIFICATIONS.name}, {digest})".lstrip()
+
+        existing = client.read_automations_by_name(entry["name"])
+        if any(automation.description == description for automation in existing):
+            continue
+        for automation in existing:
+            client.delete_automation(automation.id)
+        if sends and address is None:
+            continue
+        enabled = all(automation.enabled for automation in existing)
+        content = {**entry, "description": description, "enabled": enabled}
+        client.create_automation(AutomationCore.model_validate(content))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run everything on one machine with one command: server (SQLite), work pool, deployments, worker.
+"""Run everything on one machine with one command: Prefect's server, work pool, deployments, and a worker.
 
 ``python -m flows.server.schedule``; Ctrl-C or closing the terminal ends all of it, runs first. A run that is
 started again resumes from its checkpoint.
@@ -14,93 +14,65 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows import bypass_proxy
-from flows.server.deploy import ROOT, deploy
+from flows.server.crashes import LOOK, restart_crashed_runs
+from flows.server.deploy import ROOT, client_of, deploy
 from flows.server.worker import worker_settings
 from tuneline.runtime import processes
 from tuneline.runtime.locks import BusyError, locked
 from tuneline.runtime.processes import ending
 from tuneline.runtime.terminal import say
 
-SERVER = "flows.server"
-"""Module that serves."""
+HOST = "127.0.0.1"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 """Environment variable of the server with its password."""
 CLIENT_AUTH = "PREFECT_API_AUTH_STRING"
 """Environment variable of the server's clients with its password."""
-ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - refused
 FILE = "tuneline-serve.secret"
 """Name of the file with the password, in the folder of the server's database."""
-_REMEDY = "Remove it; the next start writes a new one, with which other terminals log in."
 SERVER_START = 180.0
-"""Seconds until a server must answer.
-
-Its first start migrates the database, which takes a minute on a busy machine.
-"""
+"""Seconds until a server must answer: its first start migrates the database."""
+KEEP_RUNS = 90 * 86400
+"""Seconds that the server keeps runs with their logs, unless its own setting says otherwise."""
 
 
 def main() -> None:
     """Serve until interrupted, or until the server or the worker ends."""
     parser = argparse.ArgumentParser(prog="python -m flows.server.schedule", description=__doc__)
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address the server listens on (default: %(default)s)"
-    )
-    parser.add_argument("--port", type=int, default=4200, help="its port (default: %(default)s)")
-    options = parser.parse_args()
-    if options.host in ANY_ADDRESS:
-        parser.error(
-            f"--host {options.host}: give one address of this machine, for example 192.168.1.5 (`hostname -I`"
-            " lists them)"
-        )
+    parser.add_argument("--port", type=int, default=4200, help="port of the server (default: %(default)s)")
+    port = parser.parse_args().port
     end_on_signals()
 
-    with contextlib.suppress(KeyboardInterrupt), exclusive(options.host, options.port) as home:
-        bypass_proxy(options.host)
-        # the password
-        secret = None
-        password = os.environ.get(AUTH)
-        if not password:
-            secret = home / FILE
-            password = read_or_create(secret)
-        env = settings(f"http://{options.host}:{options.port}/api", password)
-
-        with server(options.host, options.port, env) as serving:
+    with contextlib.suppress(KeyboardInterrupt), exclusive() as home:
+        file = home / FILE
+        env = settings(port, os.environ.get(AUTH) or read_or_create(file))
+        with server(port, env) as serving:
             deploy(env)
-            say(welcome(env["PREFECT_API_URL"], secret))
-            with ending(start_module("flows.server.worker", "--name", "local", env=env)) as worker:
+            say(f"""
+Serving at http://{HOST}:{port}. Its page asks for the password: all of {file}. In another terminal:
+
+  export PREFECT_API_URL={env["PREFECT_API_URL"]} {CLIENT_AUTH}="$(cat {shlex.quote(str(file))})"
+  prefect deployment run train/train-on-demand --watch
+""")
+            worker_command = [sys.executable, "-m", "flows.server.worker", "--name", "local"]
+            with (
+                ending(start_apart(worker_command, env)) as worker,
+                client_of(env) as client,
+            ):
+                next_look = time.monotonic()
                 while worker.poll() is None and serving.poll() is None:
+                    if time.monotonic() >= next_look:
+                        restart_crashed_runs(client)
+                        next_look = time.monotonic() + LOOK
                     time.sleep(0.5)
                 # Before this process ends the other one.
                 ended = "worker" if serving.poll() is None else "server"
-        sys.exit(
-            f"The {ended} ended; its output is above. Start it again: the same run, requested again, resumes."
-        )
-
-
-def welcome(api: str, file: Path | None) -> str:
-    """Return how to use the server from another terminal, without its password.
-
-    The password is in ``file``; ``None`` if it is in the environment.
-    """
-    if file:
-        where = str(file)
-        password = f'"$(cat {shlex.quote(where)})"'
-    else:
-        where = f"${AUTH}"
-        password = f'"{where}"'
-    return f"""
-Serving at {api.removesuffix("/api")}. Its page asks for the password: all of {where}. In another terminal:
-
-  export PREFECT_API_URL={api} {CLIENT_AUTH}={password}
-  prefect deployment run train/train-on-demand --watch
-"""
+        sys.exit(f"The {ended} ended; its output is above. Start it again: interrupted runs resume.")
 
 
 def end_on_signals() -> None:
@@ -121,129 +93,93 @@ def end_on_signals() -> None:
 def read_or_create(file: Path) -> str:
     """Return the ``USER:PASSWORD`` in a file, which is created with a random password if it is missing.
 
-    The file appears complete, and other users can read it at no time.
-
     Raises:
-        SystemExit: Other users can read or replace the content of the file, or it contains no
-            ``USER:PASSWORD``.
+        SystemExit: Other users can read or replace the content of the file, or it contains no password.
     """
-    if not os.path.lexists(file):
-        _create(file)
-    status = file.lstat()
-    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-    if not is_own or stat.S_IMODE(status.st_mode) & 0o077:
-        sys.exit(
-            f"Other users may know the password of the server: {file} is not a file of yours with mode 0600."
-            f" {_REMEDY}"
-        )
-
-    text = file.read_text(encoding="utf-8", errors="replace").strip()
-    user, _, password = text.partition(":")
-    if not user or not password or len(text.split()) != 1:
-        sys.exit(f"{file} is damaged: it should contain USER:PASSWORD. {_REMEDY}")
-    return text
-
-
-def _create(file: Path) -> None:
-    """Write a random password to a new file."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")  # mode 0600 from the start
-    partial = Path(name)
-    try:
+    with contextlib.suppress(FileExistsError):
+        # Mode 0600 from the start; what a kill left empty is refused below.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as content:
             content.write(f"tuneline:{secrets.token_hex(32)}\n")
-            content.flush()
-            os.fsync(descriptor)
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+
+    status = file.lstat()
+    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    user, _, password = file.read_text(encoding="utf-8").strip().partition(":")
+    if not is_own or stat.S_IMODE(status.st_mode) & 0o077 or not user or not password:
+        sys.exit(
+            f"{file} is not a file of yours with mode 0600 that contains USER:PASSWORD. Remove it; the next"
+            " start writes a new one, with which other terminals log in."
+        )
+    return f"{user}:{password}"
 
 
 @contextlib.contextmanager
-def exclusive(host: str, port: int) -> Iterator[Path]:
-    """Make sure that nobody else uses the port or the database, and yield the folder of the database.
-
-    To deploy to another's server would change it.
-    """
+def exclusive() -> Iterator[Path]:
+    """Make sure that nobody else uses the database, and yield its folder."""
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     # The database contains the secrets of notifications, and their key.
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    # the port
+    home.chmod(0o700)
     try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
+        with locked(home / "tuneline-serve.lock", wait=0):
+            yield home
+    except BusyError:
         sys.exit(
-            f"Cannot serve at {host}:{port} ({error.strerror}). Use another port: make schedule ARGS='--port"
-            f" {port + 1}'"
+            f"Another `make schedule` uses the database in {home}. To use another database:"
+            " PREFECT_HOME=FOLDER make schedule"
         )
 
-    # the database
-    with contextlib.ExitStack() as locks:
-        try:
-            locks.enter_context(locked(home / "tuneline-serve.lock", wait=0))
-        except BusyError:
-            sys.exit(
-                f"Another `make schedule` uses the database in {home}. To use another database:"
-                " PREFECT_HOME=FOLDER make schedule"
-            )
-        database = home / "prefect.db"
-        # SQLite would let others read it, in a folder that they can enter.
-        database.touch(mode=0o600)
-        database.chmod(0o600)
-        yield home
 
-
-def settings(api: str, password: str) -> dict[str, str]:
-    """Return the environment of server and worker: worker settings, address and password of the server."""
+def settings(port: int, password: str) -> dict[str, str]:
+    """Return the environment of server and worker: Prefect's settings, which the environment may override."""
+    api = f"http://{HOST}:{port}/api"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    env = worker_settings(os.environ)
-    env.update({"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password, "PATH": path})
-    return env
+    defaults = {
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port},http://localhost:{port}",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(KEEP_RUNS),
+        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
+    }
+    own = {"PREFECT_API_URL": api, AUTH: password, CLIENT_AUTH: password, "PATH": path}
+    return {**defaults, **worker_settings(os.environ), **own}
 
 
-def start_module(module: str, *arguments: str, env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
-    """Start a module out of reach of the terminal's Ctrl-C: the worker and its runs end before the server.
+def start_apart(command: Sequence[str], env: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
+    """Start a program out of reach of the terminal's Ctrl-C: the worker and its runs end before the server.
 
-    If this process is killed, the module is asked to end.
+    If this process is killed, the program is asked to end.
     """
-    return processes.start(
-        [sys.executable, "-m", module, *arguments], cwd=ROOT, env=env, start_new_session=True, **more
-    )
+    return processes.start(command, cwd=ROOT, env=env, start_new_session=True, **more)
 
 
 @contextlib.contextmanager
-def server(host: str, port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server and wait until it answers."""
-    address = ("--host", host, "--port", str(port))
-    with ending(start_module(SERVER, *address, env=env, **more)) as process:
+def server(port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Prefect's server and wait until it answers."""
+    # What has the port already must not get the password.
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            sys.exit(
+                f"Port {port}: {error.strerror}. For another one: make schedule ARGS='--port {port + 1}'"
+            )
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)]
+    with ending(start_apart(command, env, **more)) as process:
         until = time.monotonic() + SERVER_START
-        api = env["PREFECT_API_URL"]
-        problem = _problem(api)
-        while problem is not None:
-            status = process.poll()
-            if status is not None:
-                say(f"The Prefect server ended with exit status {status}; its output is above.", error=True)
-                # A service is not started again where that changes nothing (containers/tuneline@.service).
-                sys.exit(max(status, 1))
-            if time.monotonic() > until:
-                sys.exit(
-                    f"The Prefect server did not answer at {api} within {SERVER_START:.0f} s, but it runs:"
-                    f" {problem}."
-                )
+        while not _answers(env["PREFECT_API_URL"]):
+            if process.poll() is not None or time.monotonic() > until:
+                sys.exit("Prefect's server did not start; its output is above.")
             time.sleep(0.3)
-            problem = _problem(api)
         yield process
 
 
-def _problem(api: str) -> str | None:
-    """Return why a server does not answer; ``None`` if it does."""
+def _answers(api: str) -> bool:
     try:
         with urllib.request.urlopen(f"{api}/health", timeout=5):  # noqa: S310 - the address is ours
-            return None  # another status than 200 is an error
-    except OSError as error:  # URLError is one
-        return str(error)
+            return True
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 
@@ -36,7 +35,7 @@ from tuneline.settings import load_settings
 ORIGIN = "TUNELINE_ORIGIN"
 DVC_REMOTE = "TUNELINE_DVC_REMOTE"
 HEARTBEAT = 30
-"""Seconds between two heartbeats of a run, as in prefect.yaml (see flows/server/crashes.py)."""
+"""Seconds between two heartbeats of a run, as in prefect.yaml (see conf/notifications.yaml)."""
 RUNS_END_WITHIN = 45.0
 """Seconds that runs have to end after their worker.
 
@@ -46,10 +45,6 @@ WORKER_ENDS_WITHIN = 10
 """Seconds that Prefect's worker has to end, before it is killed."""
 CLONE_WAIT = 1800.0
 """Seconds to wait for another worker that is cloning."""
-
-
-class RemoteError(Exception):
-    """The DVC remote cannot be set; the message is DVC's, without the password of the address."""
 
 
 def main() -> None:
@@ -74,13 +69,8 @@ def main() -> None:
         python_path.append(os.environ["PYTHONPATH"])
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
 
-    command = [sys.executable, "-m", "flows.server.prefect_worker"]
-    command += ["worker", "start", "--pool", POOL, "--type", "process", "--install-policy", "never"]
-    command += sys.argv[1:]
-    # Prefect writes the exception of each failed run to a folder, where nobody reads it.
-    with tempfile.TemporaryDirectory(prefix="tuneline-") as results:
-        os.environ.setdefault("PREFECT_LOCAL_STORAGE_PATH", results)
-        sys.exit(run_worker(command))
+    start = ["worker", "start", "--pool", POOL, "--type", "process", "--install-policy", "never"]
+    sys.exit(run_worker([sys.executable, "-m", "prefect", *start, *sys.argv[1:]]))
 
 
 def run_worker(command: Sequence[str]) -> int:
@@ -224,7 +214,7 @@ def _set_dvc_remote(repository: Repository, url: str) -> None:
     """Write the DVC remote to the clone's local settings, which are not in git."""
     error = run_dvc(repository.root, "remote", "add", "--local", "--default", "--force", "worker", url)
     if error:
-        raise RemoteError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {error}"))
+        raise GitError(redacted(f"{DVC_REMOTE}: dvc remote add {url}: {error}"))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.inbox import Archive, Incoming, Outbox, new_files
+from flows.inbox import Incoming, Outbox
 from flows.promotion.production import FetchedModel
 from flows.promotion.registry import Version
 from flows.runs.pipeline import Pipeline
@@ -62,7 +61,7 @@ def deployed(root: Path) -> FetchedModel:
 
 @pytest.fixture
 def outbox(tmp_path) -> Outbox:
-    return Outbox(tmp_path / "scored", tmp_path / "scratch")
+    return Outbox(tmp_path, tmp_path / "scored", tmp_path / "archive", tmp_path / "scratch")
 
 
 @pytest.fixture
@@ -77,20 +76,12 @@ def put(tmp_path):
 
 
 def score(outbox: Outbox, root: Path, *waiting: Incoming, **settings: Any) -> Results:
-    """Score files as the flow does, without Prefect; ``settings`` are those of section ``scoring``.
-
-    Inputs stay in the inbox.
-    """
-    scoring = Scoring(**{"archive": None, **settings})
-    results = Results(deployed(root), outbox, archive_beside(outbox, scoring.archive), scoring)
+    """Score files as the flow does, without Prefect; ``settings`` are those of section ``scoring``."""
+    results = Results(deployed(root), outbox, Scoring(**settings))
     lock = outbox.folder.with_name("scoring.lock")
     with locked(lock, wait=60) as held:
         outbox.prepare()
         return score_files.fn(Pipeline(Programs(ROOT, "test-scoring", locks=[held]), print), waiting, results)
-
-
-def archive_beside(outbox: Outbox, folder: Path | None = Path("archive")) -> Archive:
-    return Archive(outbox.folder.parent, folder)
 
 
 def files(outbox: Outbox) -> list[str]:
@@ -123,7 +114,7 @@ def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model,
         "first.csv.parquet",
         "last.csv.parquet",
     ], "the last one was predicted by another process"
-    assert (results.files, outbox.has(waiting[1])) == (2, False)
+    assert (results.files, waiting[1].path.exists()) == (2, True)
 
 
 def test_prediction_that_is_killed_before_it_begins_a_file_stops_at_once(toy_model, outbox, put):
@@ -153,7 +144,7 @@ def test_bad_file_is_refused_and_its_correction_leaves_one_result(toy_model, out
     (problem,) = score(outbox, toy_model, incoming).problems
     assert problem.startswith("refused a.csv: tuneline predict: ")
     assert "no column 'text'" in problem
-    assert (files(outbox), outbox.has(incoming)) == (["a.csv.error.json"], True)
+    assert (files(outbox), outbox.refused(incoming)) == (["a.csv.error.json"], True)
     assert score(outbox, toy_model, put("a.csv", tickets(5))).rows == 5
     assert files(outbox) == ["a.csv.parquet"]
 
@@ -182,20 +173,14 @@ def test_reason_of_a_refusal_quotes_nothing_of_the_file(toy_model, outbox, tmp_p
     assert "header.csv: no column 'text' (--text)." in problems[0]
 
 
-def test_file_beyond_a_limit_of_size_is_refused_until_the_limit_is_raised(toy_model, outbox, put):
-    incoming = put("a.csv", [*tickets(5), "word " * 1000])
-    (problem,) = score(outbox, toy_model, incoming, limits={"max_cell_characters": 4000}).problems
-    assert re.search(r"row 6 .* more than 4,000 characters \(--max-cell-characters\)", problem)
-    outbox.refused(incoming).unlink()
-    assert score(outbox, toy_model, incoming).rows == 6
-
-
 SCORES_ON_A_DISK = """
 import sys
 from pathlib import Path
 from typing import Any
 from tests.faults.test_scoring import *
-outbox, root, keep, *paths = Outbox(Path(sys.argv[1]), Path(sys.argv[2])), Path(sys.argv[3]), *sys.argv[4:]
+folder = Path(sys.argv[1])
+outbox = Outbox(folder, folder / "scored", folder / "archive", Path(sys.argv[2]))
+root, keep, *paths = Path(sys.argv[3]), *sys.argv[4:]
 results = score(outbox, root, *map(Incoming.find, map(Path, paths)), keep=[keep])
 print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems).split()))
 """
@@ -212,7 +197,7 @@ def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tm
         put("large.csv", [draw.randbytes(50).hex() for _ in range(4000)]).path,
         put("small.csv", tickets(3)).path,
     ]
-    arguments = [disk / "scored", tmp_path / scratch, toy_model, "text", *paths]
+    arguments = [disk, tmp_path / scratch, toy_model, "text", *paths]
     command = on_small_disk(disk, "128k", sys.executable, "-c", SCORES_ON_A_DISK, *map(str, arguments))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     (result,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
@@ -230,31 +215,28 @@ def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_mod
     assert problem.startswith("not scored a.csv, the next run tries again: ChangedError: It changed")
     assert files(outbox) == []
     assert score(outbox, toy_model, changed).rows == 7
-    changed.path.unlink()
-    assert score(outbox, toy_model, changed).problems
-    assert files(outbox) == ["a.csv.parquet"], "of a file that is gone, the result stays"
+    assert files(outbox) == ["a.csv.parquet"]
+    assert score(outbox, toy_model, changed).problems, "it is gone"
 
 
 @pytest.mark.promise("repeated-name")
 def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
-    """With and without an archive; the numbers agree, also where the user has a file of such a name."""
-    archive = archive_beside(outbox)
+    """The numbers agree, also where the user has a file of such a name."""
     score(outbox, toy_model, put("a.csv", tickets(3)))
-    place = archive.root / "archive" / "a.csv.2.csv"
-    place.parent.mkdir()
+    place = outbox.archive / "2-a.csv"
     place.write_text("of the user")
     for rows, number in ((4, 3), (5, 4)):
         incoming = put("a.csv", tickets(rows))
-        assert score(outbox, toy_model, incoming, archive=archive.folder, keep=["text"]).rows == rows
-        result = pq.read_table(outbox.scored("a.csv", number))
-        assert result["text"].to_pylist() == tickets(rows)
-        assert set(result["model_version"].to_pylist()) == {"v0.1.0"}
-        record = scored_record(outbox.scored("a.csv", number))
-        assert record.archived == f"archive/a.csv.{number}.csv"
-        assert (archive.root / record.archived).read_text().split("\n")[1:-1] == tickets(rows)
+        assert score(outbox, toy_model, incoming, keep=["text"]).rows == rows
+        result = outbox.folder / f"a.csv.{number}.parquet"
+        table = pq.read_table(result)
+        assert table["text"].to_pylist() == tickets(rows)
+        assert set(table["model_version"].to_pylist()) == {"v0.1.0"}
+        record = scored_record(result)
+        assert record.archived == f"archive/{number}-a.csv"
+        assert (outbox.root / record.archived).read_text().split("\n")[1:-1] == tickets(rows)
         assert not incoming.path.exists()
     assert files(outbox) == ["a.csv.3.parquet", "a.csv.4.parquet", "a.csv.parquet"]
-    assert [pq.read_metadata(outbox.scored("a.csv", number)).num_rows for number in (1, 3, 4)] == [3, 4, 5]
     assert place.read_text() == "of the user"
 
 
@@ -262,10 +244,10 @@ def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
 @pytest.mark.promise("killed-scoring")
 def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy_model, outbox, put, every):
     """And the input is in the inbox, or in the archive after the next run if its result is complete."""
-    archive = archive_beside(outbox)
     refused = put("a.csv", tickets(5), column="body")
     incoming = put("a.csv", tickets(5))
     content = incoming.path.read_bytes()
+    result = outbox.folder / "a.csv.parquet"
 
     started: list[bool] = []
 
@@ -281,20 +263,21 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     outbox.refuse(refused, "no column 'text'")
     seen = set()
     for step in kills(
-        lambda: score(outbox, toy_model, Incoming.find(incoming.path), archive=archive.folder),
+        lambda: score(outbox, toy_model, Incoming.find(incoming.path)),
         is_step,
         every=every,
     ):
         seen.add((*files(outbox), incoming.path.exists()))
-        whole = outbox.scored("a.csv").exists()
-        assert outbox.has(incoming) == whole, step
-        assert pq.read_table(outbox.scored("a.csv")).num_rows == 5 if whole else True
-        assert archive.complete(incoming.path.parent, outbox) == []
+        whole = result.exists()
+        assert pq.read_table(result).num_rows == 5 if whole else True
+        left = Incoming.find(incoming.path)
+        if left:
+            assert outbox.complete(left, "0" * 40) == whole, step
         assert incoming.path.exists() != whole
-        kept = archive.root / "archive" / "a.csv" if whole else incoming.path
+        kept = outbox.archive / "a.csv" if whole else incoming.path
         assert kept.read_bytes() == content
         kept.rename(incoming.path)
-        outbox.scored("a.csv").unlink(missing_ok=True)
+        result.unlink(missing_ok=True)
         outbox.refuse(refused, "no column 'text'")
     states = {("a.csv.error.json", True), (True,), ("a.csv.parquet", True), ("a.csv.parquet", False)}
     assert seen == states if every == 1 else seen < states
@@ -303,21 +286,17 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
 
 
 @pytest.mark.promise("damaged-scoring-record")
-def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put, tmp_path):
-    scored, refused, other = (
-        put("scored.csv", tickets(2)),
-        put("refused.csv", tickets(2), column="body"),
-        put("other.csv", tickets(2)),
-    )
-    score(outbox, toy_model, scored)
-    score(outbox, toy_model, other)
+def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put):
+    scored, refused = put("scored.csv", tickets(2)), put("refused.csv", tickets(2), column="body")
+    score(outbox, toy_model, scored, put("other.csv", tickets(2)))
     outbox.refuse(refused, "no column 'text'")
-    assert new_files(tmp_path / "inbox", outbox, 0) == []
-    for file in (scored, refused):
-        path = outbox.scored(file.stem) if file is scored else outbox.refused(file)
-        for damage in damages(path):
-            assert new_files(tmp_path / "inbox", outbox, 0) == [file], damage
-            assert other.name in {record.path for record in outbox.latest()}
+    assert outbox.refused(refused)
+    for damage in damages(outbox.error(refused)):
+        assert not outbox.refused(refused), damage
+    again = put("scored.csv", tickets(2))
+    for damage in damages(outbox.folder / "scored.csv.parquet"):
+        assert [record.path for record in outbox.latest()] == ["other.csv"], damage
+        assert not outbox.complete(again, "0" * 40), damage
 
 
 @pytest.mark.parametrize("metadata", [None, b"", b"{", b"[]", b"\xff", b'{"version": "v0.1.0"}'])

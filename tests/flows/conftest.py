@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -136,13 +135,12 @@ def promoted(toy, registry, pipeline) -> dict:
 
 @pytest.fixture
 def put(toy) -> Callable[..., None]:
-    """Puts a file into the inbox, a minute ago."""
+    """Puts a file into the inbox."""
 
     def put(name: str, texts: list[str], column: str = "text") -> None:
         path = toy.root / "data" / "inbox" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([column, *texts]) + "\n")
-        os.utime(path, (time.time() - 60,) * 2)
 
     return put
 

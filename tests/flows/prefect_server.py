@@ -4,6 +4,7 @@ import contextlib
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -72,16 +73,9 @@ class Prefect:
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"
         ]  # the deployments bring it, for a worker that `prefect worker start` starts, too
         with (self.logs / f"worker-{len(self.workers)}.log").open("w") as log:
-            command = (
-                "flows.server.prefect_worker",
-                "worker",
-                "start",
-                "--pool",
-                POOL,
-                "--name",
-                f"worker-{len(self.workers)}",
-            )
-            self.workers.append(schedule.start_module(*command, env=env, stdout=log, stderr=log))
+            name = f"worker-{len(self.workers)}"
+            command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--name", name]
+            self.workers.append(schedule.start_apart(command, env, stdout=log, stderr=log))
         return self.workers[-1]
 
     def stop_workers(self) -> None:
@@ -217,9 +211,8 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     env = {
-        **schedule.settings(f"http://127.0.0.1:{port}/api", LOGIN),
+        **schedule.settings(port, LOGIN),
         "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
         "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
@@ -228,7 +221,10 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
     }
     with (
         (home / "server.log").open("w") as log,
-        schedule.server("127.0.0.1", port, env, stdout=log, stderr=log),
+        schedule.server(port, env, stdout=log, stderr=log),
+        ending(
+            schedule.start_apart([sys.executable, "-m", "flows.server.crashes"], env, stdout=log, stderr=log)
+        ),
     ):
         schedule.deploy(env)
         with (

@@ -2,17 +2,14 @@
 worker run it."""
 
 import json
-import os
 import sys
 
 import pyarrow.parquet as pq
 import pytest
 from prefect.events import emit_event
-from ruamel.yaml import YAML
 
 from flows.score import score
 from tests.conftest import ROOT
-from tests.faults.clocks import date_file
 from tests.faults.concurrency import at_once
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import events, until
@@ -75,48 +72,6 @@ def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(
     assert scored(toy, "inbox") == []
 
 
-@pytest.mark.slow  # starts Ray
-def test_ray_scores_files_as_the_local_engine_does(served, toy, promoted, put, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    for engine in ("local", "ray"):
-        settings = YAML(typ="safe", pure=True).load(toy.root / "conf/flows.yaml") or {}
-        settings["scoring"] = {
-            **settings.get("scoring", {}),
-            "engine": engine,
-            "workers": None if engine == "local" else 2,
-        }
-        YAML().dump(settings, toy.root / "conf/flows.yaml")
-        put(f"{engine}-1.csv", tickets(300))
-        put(f"{engine}-2.csv", tickets(20))
-        put(f"{engine}-3.csv", tickets(3), column="body")
-        state = score(return_state=True)
-        assert state.message.startswith("2 files, 320 rows, by v0.1.0")
-        assert f"refused {engine}-3.csv" in state.message
-        (toy.root / f"data/inbox/{engine}-3.csv").unlink()
-    for number in (1, 2):
-        local, ray = (
-            pq.read_table(toy.root / f"data/scored/{engine}-{number}.csv.parquet")
-            for engine in ("local", "ray")
-        )
-        assert ray.equals(local)
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    put("new.csv", tickets(3))
-    state = score(return_state=True)
-    assert state.is_failed()
-    assert "RAY_ADDRESS=127.0.0.1:1 cannot be joined" in state.message
-    assert "new.csv" in scored(toy, "inbox"), "the next run scores it"
-
-
-def test_file_with_a_bad_row_has_no_output(served, toy, promoted, put):
-    put(
-        "bad.jsonl",
-        [json.dumps({"text": text}) for text in tickets(5)] + ['{"text": '],
-        column='{"text": "please help w1"}',
-    )
-    assert score(return_state=True).is_failed()
-    assert scored(toy) == ["bad.jsonl.error.json"]
-
-
 def test_drift_event_is_sent_once_a_day(served, toy, promoted, put):
     put("drifted.csv", tickets(300, greeting=UNLIKE))
     state = score(return_state=True)
@@ -138,14 +93,6 @@ def test_drift_event_is_sent_once_a_day(served, toy, promoted, put):
     assert not events(served, "tuneline.data.drifted", more.state_details.flow_run_id)
 
 
-def test_second_scoring_run_is_skipped(served, toy, promoted, put):
-    put("new.csv", tickets(3))
-    toy.state.mkdir(parents=True, exist_ok=True)
-    with locked(toy.state / "scoring.lock", wait=0):
-        assert score(return_state=True).name == "Skipped"
-    assert not (toy.root / "data" / "scored").exists()
-
-
 def test_score_uses_promotions_of_origin_and_continues_without_origin(served, toy, promoted, put, tmp_path):
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
@@ -159,7 +106,6 @@ def test_score_uses_promotions_of_origin_and_continues_without_origin(served, to
     served.wait_for_line(state.state_details.flow_run_id, "are unknown")
 
 
-SCORES = "from flows.score import score; print('RESULT', score(return_state=True).name)"
 SENDS = """
 import sys
 from pathlib import Path
@@ -172,72 +118,31 @@ print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.ren
 """
 
 
-# the lock, the names and the refusals each have a faster test, here and in tests/flows/inbox/test_inbox.py
-@pytest.mark.slow
 @pytest.mark.promise("two-scorings")
-def test_problem_of_one_file_stops_no_other_and_two_runs_score_each_row_once(served, toy, promoted, put):
-    inbox, outbox = toy.root / "data/inbox", toy.root / "data/scored"
-    outbox.mkdir(parents=True)
-    long, binary = "l" * 246 + ".csv", os.fsdecode(b"caf\xe9.csv")
-    for name in ("tried.csv", "scored.csv", "future.csv", long, binary):
-        put(name, tickets(3))
-    put("bad.csv", tickets(3), column="body")
-    date_file(inbox / "future.csv", 3600)
-    (outbox / "tried.csv.error.json").touch()
-    (outbox / "scored.csv.parquet").write_bytes(b"PAR1")
-
-    command = [sys.executable, "-c", SCORES]
-    env = {**served.env, "TUNELINE_REPOSITORY": str(toy.root), "PYTHONPATH": str(ROOT)}
-    ended = at_once(command, command, cwd=toy.root, env=env, timeout=300)
-    assert sorted(line for one in ended for line in one.stdout.splitlines() if line.startswith("RESULT")) == [
-        "RESULT Failed",
-        "RESULT Skipped",
-    ], [one.stderr for one in ended]
-    assert (outbox / "scored.csv.parquet").read_bytes() == b"PAR1", (
-        "nothing is overwritten, not even what is damaged"
-    )
-    results = [
-        path for path in outbox.iterdir() if path.suffix == ".parquet" and path.name != "scored.csv.parquet"
-    ]
-    assert len(results) == 5
-    assert [pq.read_metadata(path).num_rows for path in results] == [3] * 5
-    assert [path.name for path in outbox.glob("*.error.json")] == ["bad.csv.error.json"]
-    assert scored(toy, "inbox") == ["bad.csv"]
-    assert score(return_state=True).name == "NothingNew"
+def test_second_scoring_run_is_skipped(served, toy, promoted, put):
+    put("new.csv", tickets(3))
+    toy.state.mkdir(parents=True, exist_ok=True)
+    with locked(toy.state / "scoring.lock", wait=0):
+        assert score(return_state=True).name == "Skipped"
+    assert not (toy.root / "data" / "scored").exists()
 
 
 @pytest.mark.slow
-def test_archived_files_are_scored_again_by_the_model_in_production_on_request(
+def test_archived_file_is_scored_again_by_another_model_when_it_is_moved_back(
     served, toy, registry, promoted, put
 ):
-    def versions() -> dict[str, list[str]]:
-        results = {path.name: pq.read_table(path) for path in (toy.root / "data/scored").iterdir()}
-        return {name: table["model_version"].unique().to_pylist() for name, table in sorted(results.items())}
-
-    first = registry.in_stage("production").commit
-    put("one.csv", tickets(300))
-    put("two.csv", tickets(3))
-    assert score(return_state=True).message.startswith("2 files, 303 rows, by v0.1.0; no drift")
-    assert score(rescore=["*"], return_state=True).name == "NothingNew", "this model has scored them"
+    put("one.csv", tickets(3))
+    assert score(return_state=True).is_completed()
+    (toy.root / "data/archive/one.csv").rename(toy.root / "data/inbox/one.csv")
+    assert score(return_state=True).name == "NothingNew", "this model has scored it"
+    assert scored(toy, "archive") == ["one.csv"]
 
     sh("git", "commit", "--quiet", "--allow-empty", "--message=Another run", cwd=toy.root)
     registry.promote(toy.resolve("HEAD"), "production", "It is better.")
-    put("two.csv", tickets(4))
-    state = score(rescore=["two*"], return_state=True)
-    assert state.message == "2 files (1 again), 7 rows, by v0.2.0; 4 rows are too few to detect drift"
-    assert versions() == {
-        "one.csv.parquet": ["v0.1.0"],
-        "two.csv.2.parquet": ["v0.2.0"],
-        "two.csv.3.parquet": ["v0.2.0"],
-        "two.csv.parquet": ["v0.1.0"],
-    }
-    assert pq.read_metadata(toy.root / "data/scored/two.csv.2.parquet").num_rows == 4
-
-    registry.promote(first, "production", "Rolled back.")
-    state = score(rescore_days=1, return_state=True)
-    assert state.message.startswith("2 files (2 again), 7 rows, by v0.1.0"), "what v0.1.0 has not scored last"
-    assert scored(toy, "archive") == ["one.csv", "two.csv", "two.csv.2.csv"]
-    assert score(rescore_days=1, return_state=True).name == "NothingNew"
+    (toy.root / "data/archive/one.csv").rename(toy.root / "data/inbox/one.csv")
+    assert score(return_state=True).message.startswith("1 files, 3 rows, by v0.2.0")
+    assert scored(toy) == ["one.csv.2.parquet", "one.csv.parquet"]
+    assert scored(toy, "archive") == ["2-one.csv"]
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -94,7 +93,7 @@ def command(
 
     Exit code 1 if there is an error.
     """
-    checks = [check_machine, check_checkout, check_registry, check_messages]
+    checks = [check_machine, check_checkout, check_registry]
     if data:
         checks.append(check_cache)
 
@@ -379,9 +378,7 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
 
 
 def check_branch(root: Path) -> Iterator[DoctorResult]:
-    """Check the branch that flow ``ingest`` commits to, and that no labelled file waits for it."""
-    from tuneline.labels.drop_folder import labelled_files
-
+    """Check the branch that flow ``ingest`` commits to."""
     try:
         ingest = load_settings(root).ingest
     except ParamsError as invalid:
@@ -390,23 +387,6 @@ def check_branch(root: Path) -> Iterator[DoctorResult]:
     for problem in (rewritten(root, ingest.branch), parted(root, ingest.branch)):
         if problem is not None:
             yield warning(problem.message, problem.hint)
-
-    folders = [source.folder for source in ingest.sources if source.folder is not None]
-    for folder in folders:
-        late = []
-        for path in labelled_files(root / folder):
-            if time.time() - path.lstat().st_ctime > LONGEST_WAIT:
-                late.append(path)
-        if late:
-            hours = LONGEST_WAIT // 3600
-            yield warning(
-                f"{folder}/{late[0].name} has waited to be ingested for more than {hours} hours",
-                "prefect deployment run ingest/ingest-daily --watch; its state says what it waits for",
-            )
-
-
-LONGEST_WAIT = 36 * 3600
-"""Seconds after which a file of a drop folder should have been read: flow ``ingest`` runs once a day."""
 
 
 def check_git(root: Path) -> Iterator[DoctorResult]:
@@ -862,23 +842,3 @@ def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | Non
     if version.commit not in done.stdout:
         return "origin does not have its tag"
     return None
-
-
-def check_messages(_root: Path) -> Iterator[DoctorResult]:
-    """Check that messages about runs and alerts reach somebody, if the environment names Prefect's server."""
-    api = os.environ.get("PREFECT_API_URL")
-    if not api:
-        return
-    from tuneline.messages import ServerError, messages  # its httpx is not where a model is served
-
-    try:
-        known = messages(api, os.environ.get("PREFECT_API_AUTH_STRING"))
-    except ServerError as problem:
-        yield warning(
-            str(problem), "make schedule; then the line `export PREFECT_API_URL=...` that it prints, here"
-        )
-        return
-    if known.remedy is None:
-        yield ok(known.text)
-    else:
-        yield warning(known.text, known.remedy)

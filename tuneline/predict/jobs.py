@@ -3,14 +3,10 @@
 What goes in and comes out is in ``tuneline/predict/scored.py``. A fault of one file stops no other.
 """
 
-import io
 import json
 import sys
-from contextlib import ExitStack, redirect_stderr
-from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.engines import engine, map_tasks
 from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
 from tuneline.program.row_windows import BATCH_SIZE, WINDOW
 from tuneline.readers.rows import BadRowPolicy, Limits
@@ -19,59 +15,31 @@ from tuneline.runtime.errors import InputError, StageError, refusing
 from tuneline.runtime.terminal import say, say_exception
 
 
-@dataclass(frozen=True)
-class Job:
-    """A file to predict, and what all files have in common."""
-
-    path: str
-    output: str
-    options: JobOptions
-
-
 def main() -> None:
     """Predict all files; exit with an error only if the model or the engine cannot be used."""
     from tuneline.predict.model_choice import ModelChoice
 
     options = JobOptions(**json.loads(sys.argv[1]))
-    jobs = [
-        Job(name, str(Path(options.folder, f"{number}.parquet")), options)
-        for number, name in enumerate(sys.argv[2:], start=1)
-    ]
-    with ExitStack() as stack:
-        # The model is loaded here, too, so that a damaged one is reported once and not for each file.
-        try:
-            with explain_disk_errors():
-                ModelChoice(Path(options.model)).load_and_warn()
-            stack.enter_context(engine(options))
-        except StageError as error:
-            say(f"tuneline predict: {error}", error=True)
-            sys.exit(error.status)
-        results = map_tasks(predict_job, jobs, options, name="score")
-        for number in range(1, len(jobs) + 1):
-            say(BEGINS.format(number=number))
-            status, printed = next(results)
-            if printed:
-                say(printed, error=True)
-            say(ENDS.format(number=number, status=status))
+    # The model is loaded here, too, so that a damaged one is reported once and not for each file.
+    try:
+        with explain_disk_errors():
+            ModelChoice(Path(options.model)).load_and_warn()
+    except StageError as error:
+        say(f"tuneline predict: {error}", error=True)
+        sys.exit(error.status)
+    for number, name in enumerate(sys.argv[2:], start=1):
+        say(BEGINS.format(number=number))
+        status = run_job(Path(name), Path(options.folder, f"{number}.parquet"), options)
+        say(ENDS.format(number=number, status=status))
 
 
-def predict_job(job: Job) -> tuple[int, str]:
-    """Predict a file; return the exit status, and the messages of a worker in another process."""
-    if job.options.engine == "local":
-        return run_job(job), ""
-    with redirect_stderr(io.StringIO()) as printed:
-        status = run_job(job)
-    return status, printed.getvalue().rstrip("\n")
-
-
-def run_job(job: Job) -> int:
+def run_job(path: Path, output: Path, options: JobOptions) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.predict.model_choice import ModelChoice
     from tuneline.predict.streaming import StreamOptions, predict_and_say
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.inputs import InputColumns
 
-    path, options = Path(job.path), job.options
     limits = Limits.of(options.max_cell_characters, options.max_row_group_mb, options.max_unpacked_mb)
     try:
         model = ModelChoice(Path(options.model)).load()
@@ -87,7 +55,7 @@ def run_job(job: Job) -> int:
                 model,
                 source,
                 columns,
-                PredictionOutput(Path(job.output), "parquet"),
+                PredictionOutput(output, "parquet"),
                 StreamOptions(BATCH_SIZE, WINDOW, policy),
             )
     except InputError as error:
@@ -104,7 +72,4 @@ def run_job(job: Job) -> int:
 
 
 if __name__ == "__main__":
-    # by its name, by which a worker of an engine imports it
-    from tuneline.predict import jobs  # noqa: PLW0406
-
-    jobs.main()
+    main()

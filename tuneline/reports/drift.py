@@ -30,6 +30,11 @@ from tuneline.reports.checks import Profile
 from tuneline.settings import DriftLimits
 from tuneline.tasks.columns import encoded_predictions
 
+DRIFT_ROWS = 200
+"""Fewer rows tell nothing about drift."""
+SIGNIFICANCE = 0.001
+"""Differences with a p-value of at least this are ignored."""
+
 
 @dataclass(frozen=True)
 class RowCounts:
@@ -149,12 +154,12 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
         ("length of texts, PSI", length_psi, limits.max_psi),
         ("length of texts, KS", length_ks, limits.max_ks),
     ]
-    label_distance = _label_distance(profile, counts, limits)
+    label_distance = _label_distance(profile, counts)
     if label_distance is not None:
         distances.append((*label_distance, limits.max_psi))
     measures = []
     for name, (value, p_value), limit in distances:
-        drifted = value > limit and p_value < limits.significance
+        drifted = value > limit and p_value < SIGNIFICANCE
         measures.append(DriftMeasure(name, value, p_value, limit, drifted))
 
     # share of common words: words of one text are not independent, so there is no test
@@ -167,7 +172,7 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
     return measures
 
 
-def _label_distance(profile: Profile, counts: RowCounts, limits: DriftLimits) -> tuple[str, Distance] | None:
+def _label_distance(profile: Profile, counts: RowCounts) -> tuple[str, Distance] | None:
     """Return the distance of the predicted labels, with its name; ``None`` without labels.
 
     Where a row can have several labels, each is compared by itself, and the one that has drifted most counts.
@@ -182,7 +187,7 @@ def _label_distance(profile: Profile, counts: RowCounts, limits: DriftLimits) ->
         return None
 
     distances = population_stabilities(predicted, trained)
-    position = most_drifted(distances, limits.significance)
+    position = most_drifted(distances, SIGNIFICANCE)
     name = "predicted labels, PSI"
     if len(distances) > 1:
         name = f"predicted label {task.class_names[position]!r}, PSI"

@@ -1,5 +1,5 @@
 from flows.clean import clean_checkouts, clean_leftovers, clean_models, clean_refused_batches
-from flows.ingestion.ledger import REFUSED_BATCHES
+from flows.ingest import REFUSED_FOLDER
 from flows.runs.checkout import isolated
 from tests.faults.clones import git
 from tuneline.settings import Scoring
@@ -45,7 +45,7 @@ def test_models_that_were_used_last_are_kept_whatever_the_clock(clone, past, cle
 
 def test_old_refused_batches_go_and_those_that_a_killed_cleaning_renamed(clone, past, cleaning):
     for name, days in (("old", 100), (".half.former", 2), ("young", 1)):
-        folder = clone.state / REFUSED_BATCHES / name
+        folder = clone.state / REFUSED_FOLDER / name
         (folder / "checks").mkdir(parents=True)
         (folder / "batch.parquet").write_bytes(b"x" * 1000)
         past.age(folder, days)
@@ -54,4 +54,4 @@ def test_old_refused_batches_go_and_those_that_a_killed_cleaning_renamed(clone, 
     assert clean_refused_batches(cleaning(refused_days=90)) == dry
     assert ([*dry.names], dry.bytes) == (["old"], 1000)
     assert [*clean_leftovers(cleaning(), Scoring()).names] == [".half.former"]
-    assert [path.name for path in (clone.state / REFUSED_BATCHES).iterdir()] == ["young"]
+    assert [path.name for path in (clone.state / REFUSED_FOLDER).iterdir()] == ["young"]

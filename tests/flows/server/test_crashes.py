@@ -1,44 +1,27 @@
-"""Runs of a real server, brought into their states by hand.
+"""Runs of a real server, brought into their states by hand, that are started again."""
 
-Looking takes no time here; the server itself waits between its looks.
-"""
-
-import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import StateType
-from prefect.flow_engine import run_flow
-from prefect.states import AwaitingRetry, Cancelled, Completed, Crashed, Pending, Running
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.states import Cancelled, Completed, Crashed, Pending, Running
 from ruamel.yaml import YAML
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import crashes
-from flows.server.crashes import RESTARTED, RESTARTS, Watch, is_given_up, restarts
-from flows.server.deploy import DEPLOYMENTS
+from flows.server.crashes import ATTEMPTS, RESTARTED, restart_crashed_runs
+from flows.server.deploy import DEPLOYMENTS, NOTIFICATIONS, apply_automations
 from flows.server.worker import HEARTBEAT
-from flows.train import CrashedTooOftenError, train
-from tests.flows.prefect_server import LOGIN, Prefect, heartbeats, prefect_server, started_with, until
-
-SILENT, STARTING, REPORTING = 3, 6, 2
-"""Looks until something happens: fewer than in the server, whose own looks take longer than a test."""
-
-
-@pytest.fixture(autouse=True)
-def patience(monkeypatch):
-    looks = {StateType.RUNNING: SILENT, StateType.PENDING: STARTING, StateType.CRASHED: REPORTING}
-    monkeypatch.setattr(crashes, "_PATIENCE", looks)
+from flows.train import train
+from tests.flows.prefect_server import Prefect, heartbeats, prefect_server, started_with, until
+from tuneline.core.yaml_files import read_yaml
 
 
 @pytest.fixture
 def runs(served):
-    """Return a function that makes a run of a deployment in a state.
-
-    None of them sends a heartbeat of its own.
-    """
+    """Return a function that makes a run of a deployment in a state."""
     deployment = served.client.read_deployment_by_name("train/train-nightly")
     made = []
 
@@ -54,19 +37,25 @@ def runs(served):
         served.client.set_flow_run_state(run, Completed(), force=True)
 
 
-def look(served: Prefect, *runs: UUID, times: int, between=lambda _number: None) -> list[list[str]]:
-    """Look some times, and return the names of the states of some runs after each look."""
+def names(client: SyncPrefectClient, *runs: UUID) -> list[str]:
+    return [client.read_flow_run(run).state.name for run in runs]
 
-    async def looking() -> list[list[str]]:
-        async with PrefectClient(served.api, auth_string=LOGIN) as client:
-            watch, seen = Watch(client), []
-            for number in range(times):
-                await watch.look()
-                seen.append([(await client.read_flow_run(run)).state.name for run in runs])
-                between(number)
-            return seen
 
-    return asyncio.run(looking())
+def test_crashed_run_is_started_again_until_it_has_crashed_too_often(served, runs, monkeypatch):
+    crashed, cancelled = runs(Running(), Crashed()), runs(Running(), Cancelled())
+    by_hand = served.client.create_flow_run(train, state=Crashed()).id
+
+    restart_crashed_runs(served.client)
+    assert names(served.client, crashed) == ["Crashed"], "its worker may report the crash again"
+
+    monkeypatch.setattr(crashes, "SETTLED", timedelta(0))
+    for _ in range(ATTEMPTS - 1):
+        restart_crashed_runs(served.client)
+        assert names(served.client, crashed, cancelled, by_hand) == ["AwaitingRetry", "Cancelled", "Crashed"]
+        served.client.set_flow_run_state(crashed, Crashed(), force=True)
+    restart_crashed_runs(served.client)
+    assert names(served.client, crashed) == ["Failed"]
+    assert [state.message for state in served.states(crashed)].count(RESTARTED) == ATTEMPTS - 1
 
 
 def beat(served: Prefect, run: UUID) -> None:
@@ -83,79 +72,29 @@ def beat(served: Prefect, run: UUID) -> None:
 
 
 @pytest.mark.promise("silent-run")
-def test_silent_run_crashes_and_is_started_again_once(served, runs):
-    run, lost = runs(Pending(), Running()), runs(Pending())
-    by_hand = served.client.create_flow_run(train, state=Running()).id
-    beat(served, run)
-    seen = look(served, run, lost, by_hand, times=STARTING + 2)
-    assert [state for state, _, _ in seen[:SILENT]] == ["Running"] * SILENT
-    assert {state for state, _, _ in seen[SILENT:]} == {"AwaitingRetry"}
-    assert {state for _, state, _ in seen[STARTING:]} == {"AwaitingRetry"}, "its worker died before it ran"
-    assert {state for _, _, state in seen} == {"Running"}, (
-        "nobody could start it again, and it may send no heartbeats"
-    )
-    assert [state.name for state in served.states(run)][-2:] == ["Crashed", "AwaitingRetry"]
-    assert restarts(served.states(run)) == restarts(served.states(lost)) == 1
-    served.client.set_flow_run_state(by_hand, Completed(), force=True)
+def test_run_whose_heartbeats_stop_crashes(served, runs):
+    entries = read_yaml(NOTIFICATIONS)["automations"]
+    (automation,) = [
+        entry for entry in entries if "prefect.flow-run.heartbeat" in entry["trigger"].get("after", [])
+    ]
+    patience = automation["trigger"]["within"]
+    automation["trigger"]["within"] = 10
+    apply_automations(served.client, [automation])
+    try:
+        silent, alive, ended = (runs(Pending(), Running()) for _ in range(3))
+        for run in (silent, alive, ended):
+            beat(served, run)
+        served.client.set_flow_run_state(ended, Completed(), force=True)
 
+        def crashed() -> bool:
+            beat(served, alive)
+            return names(served.client, silent) == ["Crashed"]
 
-@pytest.mark.promise("silent-run")
-def test_restarted_run_is_not_taken_for_its_dead_attempt(served, runs):
-    """It runs again before the next look, and has sent no heartbeat yet: the last one is that of the attempt
-    that died."""
-    run = runs(Pending(), Running())
-    beat(served, run)
-
-    def start_again(number: int) -> None:
-        if number == SILENT:
-            served.client.set_flow_run_state(run, Running(), force=True)
-
-    seen = look(served, run, times=2 * SILENT + 1, between=start_again)
-    assert [name for (name,) in seen] == ["Running"] * SILENT + ["AwaitingRetry"] + ["Running"] * SILENT
-
-
-def test_heartbeat_keeps_a_run_alive(served, runs):
-    run = runs(Pending(), Running())
-    seen = look(
-        served,
-        run,
-        times=SILENT + 2,
-        between=lambda number: beat(served, run) if number == SILENT - 2 else None,
-    )
-    assert {name for (name,) in seen} == {"Running"}
-
-
-def test_reported_crash_is_restarted_after_the_late_report(served, runs):
-    run = runs(Pending(), Running(), Crashed(message="Process exited with status code: -9."))
-    ended, never_ran = (
-        runs(Running(), Cancelled()),
-        runs(Pending(), Crashed(message="Flow run could not start")),
-    )
-    seen = look(served, run, ended, never_ran, times=5)
-    assert [state for state, _, _ in seen] == ["Crashed"] * REPORTING + ["AwaitingRetry"] * (5 - REPORTING)
-    assert {state for _, state, _ in seen} == {"Cancelled"}
-    assert [state for _, _, state in seen] == ["Crashed"] * REPORTING + ["Failed"] * (5 - REPORTING), (
-        "it would crash again"
-    )
-
-
-def test_run_is_not_restarted_for_ever():
-    history = [Running(), *[AwaitingRetry(message=RESTARTED)] * RESTARTS, Crashed()]
-    assert is_given_up(history, reported=False)
-    assert not is_given_up(history[:-2], reported=True)
-
-
-def test_run_that_crashed_in_each_attempt_fails(served, toy):
-    """What counts are deaths: a person may start a run again as often as they like."""
-    run = served.client.create_flow_run(train, state=Pending())
-    for state in [Running(), AwaitingRetry(message="By a person.")] * 4 + [
-        Running(),
-        AwaitingRetry(message=RESTARTED),
-    ] * 4:
-        served.client.set_flow_run_state(run.id, state, force=True)
-    served.client.set_flow_run_state(run.id, Pending(), force=True)
-    with pytest.raises(CrashedTooOftenError, match="crashed 4 times"):
-        run_flow(train, flow_run=served.run(run.id), parameters={"ref": "main"})
+        until(crashed, 60, "the silent run to crash")
+        assert names(served.client, alive, ended) == ["Running", "Completed"]
+    finally:
+        automation["trigger"]["within"] = patience
+        apply_automations(served.client, [automation])
 
 
 def test_deployments_bring_the_heartbeats_that_the_server_expects():
@@ -163,27 +102,26 @@ def test_deployments_bring_the_heartbeats_that_the_server_expects():
     assert {
         one["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] for one in definitions
     } == {str(HEARTBEAT)}
-    assert crashes.SILENT * crashes.LOOK >= 3 * HEARTBEAT
+    withins = [
+        entry["trigger"]["within"]
+        for entry in read_yaml(NOTIFICATIONS)["automations"]
+        if "prefect.flow-run.heartbeat" in entry["trigger"].get("after", [])
+    ]
+    assert withins == [3 * HEARTBEAT]
 
 
 @pytest.mark.slow  # two servers, a worker each, and three missing heartbeats
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.promise("power-failure")
-def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_path, toy):
-    """As after a power failure.
-
-    The events of a run that is younger than five minutes name others that only the old server has seen.
-    """
+def test_run_that_died_with_its_server_is_resumed(tmp_path, toy):
+    """As after a power failure."""
     home = tmp_path / "home"
     with prefect_server(home) as served:
         served.start_worker()
-        run = served.submit(
-            "train/train-on-demand",
-            toy.root,
-            overrides=["train.pause=0.05", "train.steps=1500"],
-            promote=False,
-        )
+        overrides = ["train.pause=0.05", "train.steps=1500"]
+        run = served.submit("train/train-on-demand", toy.root, overrides=overrides, promote=False)
         until(lambda: list(toy.state.glob("*/checkpoints/step.json")), 200, "a checkpoint")
+        until(lambda: heartbeats(served, run), 60, "a heartbeat")
         for process in [
             *started_with("PREFECT_HOME", str(home)),
             *started_with(RUN_VARIABLE, next(toy.state.glob("*/")).name),
@@ -192,8 +130,7 @@ def test_young_run_that_died_with_its_server_is_resumed_within_two_minutes(tmp_p
     with prefect_server(home) as served:
         began = time.monotonic()
         served.start_worker()
-        served.wait_for_line(run, "resuming from step", 120)
+        served.wait_for_line(run, "resuming from step", 600)
         print(f"resumed after {time.monotonic() - began:.0f} s")
-        assert [state.name for state in served.states(run)].count("Crashed") == 1
         served.cancel(run)
         served.wait(run)

@@ -1,17 +1,24 @@
 """What is deployed is independent of the machine that deploys, and of the machines that run it."""
 
 import asyncio
+import contextlib
+import json
 import shutil
 import subprocess
 import sys
-from datetime import datetime
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.server.schemas.schedules import CronSchedule
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed
 from ruamel.yaml import YAML
 
@@ -19,17 +26,13 @@ from flows.server import worker
 from flows.server.deploy import DEPLOYMENTS, POOL, deploy
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
-from tests.flows.prefect_server import prefect_server, until
+from tests.flows.prefect_server import LOGIN, prefect_server, until
 from tuneline.runtime.processes import ending
 
-OFF, ON = "tuneline: train when new rows were committed", "tuneline: score again when a model was promoted"
-
-
-def enable(served, name: str, enabled: bool) -> None:
-    (automation,) = served.client.read_automations_by_name(name)
-    served.client.request(
-        "PATCH", f"/automations/{automation.id}", json={"enabled": enabled}
-    ).raise_for_status()
+AUTOMATIONS = [
+    "tuneline: train when new rows were committed",
+    "tuneline: tell of a run that failed",
+]
 
 
 @pytest.fixture
@@ -44,20 +47,30 @@ def deployed(served):
         for schedule in one.schedules:
             served.client.update_deployment_schedule(one.id, schedule.id, active=True)
     served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=False))
-    enable(served, OFF, True)
+    for name in AUTOMATIONS:
+        for automation in served.client.read_automations_by_name(name):
+            served.client.delete_automation(automation.id)
+    deploy(served.env)
 
 
-def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_train_queue(
-    served, deployed, capsys
-):
-    nightly, scoring, watching = (
-        deployed[name] for name in ("train-nightly", "score-hourly", "watch-hourly")
-    )
+def save_address(served, url: str) -> None:
+    content = {"title": "{{subject}}", "message": "{{body}}"}
+    block = CustomWebhookNotificationBlock(name="tests", url=url, method="POST", json_data=content)
+    with temporary_settings({PREFECT_API_URL: served.api, PREFECT_API_AUTH_STRING: LOGIN}):
+        block.save("people", overwrite=True)
+
+
+def test_what_is_paused_stays_paused_and_only_trainings_have_the_train_queue(served, deployed):
+    save_address(served, "http://127.0.0.1:9")
+    deploy(served.env)
+    before = {one.name: one for one in served.client.read_deployments()}
+    nightly, scoring, watching = (before[name] for name in ("train-nightly", "score-hourly", "watch-hourly"))
     served.client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
     served.client.update_deployment(scoring.id, DeploymentUpdate(paused=True))
     served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=True))
-    enable(served, OFF, False)
-    enable(served, ON, True)
+    for name in AUTOMATIONS:
+        (automation,) = served.client.read_automations_by_name(name)
+        served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": False})
 
     deploy(served.env, "gpu")
 
@@ -66,19 +79,47 @@ def test_what_is_paused_stays_paused_and_is_printed_and_only_trainings_have_the_
         after[name].schedules[0].active for name in ("train-nightly", "score-hourly", "watch-hourly")
     ] == [False, True, True]
     assert [after[one.name].paused for one in (nightly, scoring, watching)] == [False, True, False]
-    assert [served.client.read_automations_by_name(name)[0].enabled for name in (OFF, ON)] == [False, True]
+    for name in AUTOMATIONS:
+        assert [one.enabled for one in served.client.read_automations_by_name(name)] == [False]
     assert served.client.read_work_pool(POOL).is_paused
-    printed = capsys.readouterr().out.partition("resumed on the server's page:")[2].splitlines()
-    paused = [
-        "work pool tuneline",
-        "schedule 0 3 * * * of train/train-nightly",
-        f"automation {OFF}",
-        "deployment score/score-hourly",
-    ]
-    assert [line.strip() for line in printed if line] == paused
     assert {name: one.work_queue_name for name, one in after.items()} == {
         name: "gpu" if name.startswith("train-") else "cpu" for name in deployed
     }
+
+
+@pytest.mark.promise("no-worker")
+def test_messages_go_to_the_address_and_alarm_nobody_by_their_words(served, deployed):
+    with receiver() as (url, received):
+        save_address(served, url)
+        deploy(served.env)
+        assert served.client.read_automations_by_name("tuneline: tell that nothing is watched")
+        event = {
+            "event": "tuneline.model.rejected",
+            "id": str(uuid4()),
+            "occurred": datetime.now(UTC).isoformat(),
+            "resource": {"prefect.resource.id": "tuneline.model.onnx"},
+            "payload": {"version": "v1", "reason": "worse on <!channel>"},
+        }
+        served.client.request("POST", "/events", json=[event]).raise_for_status()
+        message = until(lambda: received, 60, "the message")[0]
+    assert message == {"title": "tuneline.model.rejected: v1", "message": "worse on &lt;!channel>"}
+
+
+@contextlib.contextmanager
+def receiver():
+    """Serve a web hook; yield its address and the list of what it gets."""
+    received = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as hook:
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{hook.server_port}", received
+        hook.shutdown()
 
 
 def test_deployments_have_no_copy_of_the_settings():

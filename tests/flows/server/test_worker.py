@@ -1,17 +1,15 @@
 """A worker's clone of the pipeline's repository: complete or absent, up to date, shared by the workers of one
 machine."""
 
-import logging
 import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
-from flows.server import prefect_worker, worker
+from flows.server import worker
 from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import until
@@ -35,7 +33,7 @@ def origin(tmp_path, monkeypatch):
 
 
 def save(root, attempts):
-    (root / "conf" / "flows.yaml").write_text(f"max_attempts: {attempts}\n")
+    (root / "conf" / "flows.yaml").write_text(f"lock_wait_seconds: {attempts}\n")
     sh("git", "add", "--all", cwd=root)
     sh("git", "commit", "--quiet", "--message=Settings", cwd=root)
 
@@ -57,27 +55,14 @@ def test_missing_clone_is_created_with_its_remotes(origin, tmp_path, monkeypatch
 def test_settings_are_updated_from_origin_at_start(origin):
     worker.prepare_repository()
     save(origin, attempts=7)
-    assert settings_of(worker.prepare_repository()) == "max_attempts: 7\n"
+    assert settings_of(worker.prepare_repository()) == "lock_wait_seconds: 7\n"
 
 
 def test_worker_starts_without_origin(origin, capsys):
     worker.prepare_repository()
     origin.rename(origin.with_name("away"))
-    assert settings_of(worker.prepare_repository()) == "max_attempts: 4\n"
+    assert settings_of(worker.prepare_repository()) == "lock_wait_seconds: 4\n"
     assert "Continuing with the clone as it is" in capsys.readouterr().err
-
-
-def test_interrupted_clone_is_repeated(origin, tmp_path):
-    (tmp_path / "volume" / ".line.partial" / ".git").mkdir(parents=True)
-    assert settings_of(worker.prepare_repository()) == "max_attempts: 4\n"
-    assert sorted(path.name for path in (tmp_path / "volume").iterdir()) == ["line", "line.lock"]
-
-
-def test_workers_that_share_a_clone_create_it_once(origin, capsys):
-    with ThreadPoolExecutor(4) as pool:
-        clones = [future.result() for future in [pool.submit(worker.prepare_repository) for _ in range(4)]]
-    assert len({clone.root for clone in clones}) == 1
-    assert capsys.readouterr().out.count("Cloning") == 1
 
 
 def test_clone_does_not_remove_other_files(origin, tmp_path):
@@ -86,13 +71,6 @@ def test_clone_does_not_remove_other_files(origin, tmp_path):
     with pytest.raises(GitError, match="a clone nor empty"):
         worker.prepare_repository()
     assert (tmp_path / "volume" / "line" / "thesis.txt").exists()
-
-
-def test_missing_repository_error_names_the_variable(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNELINE_REPOSITORY", str(tmp_path))
-    monkeypatch.delenv("TUNELINE_ORIGIN", raising=False)
-    with pytest.raises(GitError, match="TUNELINE_ORIGIN"):
-        worker.prepare_repository()
 
 
 @pytest.mark.parametrize("name", ["TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"])
@@ -104,39 +82,12 @@ def test_password_of_a_refused_address_is_not_printed(origin, monkeypatch, capfd
     assert "s3cret" not in str(end.value) + "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("wrong", ["max_attempts: many\n", "max_atempts: 4\n"])
+@pytest.mark.parametrize("wrong", ["lock_wait_seconds: many\n", "lock_wait_second: 4\n"])
 def test_invalid_settings_end_the_worker_at_start(origin, monkeypatch, wrong):
     (origin / "conf" / "flows.yaml").write_text(wrong)
     sh("git", "commit", "--quiet", "--all", "--message=Wrong", cwd=origin)
     with pytest.raises(SystemExit, match=wrong.partition(":")[0]):
         worker.main()
-
-
-@pytest.mark.parametrize("push", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_worker_with_an_origin_says_that_its_results_stay_unless_they_are_pushed(origin, tmp_path, push):
-    """Prefect ends at once, because it has no such option."""
-    (origin / "conf" / "flows.yaml").write_text(f"training: {{push: {str(push).lower()}}}\n")
-    sh("git", "commit", "--quiet", "--all", "--message=Push", cwd=origin)
-    command = [sys.executable, "-m", "flows.server.worker", "--none"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert ("training.push in conf/flows.yaml" in done.stderr) is not push, done.stderr
-    assert "--none" in done.stdout + done.stderr
-
-
-def test_run_that_waits_for_its_turn_is_logged_once(caplog):
-    caplog.set_level(logging.INFO)
-    logger = logging.getLogger("tests.waiting")
-    logger.addFilter(prefect_worker.logged_once)
-    tried = ["Worker 'w' submitting flow run 'a'", "Aborted submission of flow run 'a': not pending"]
-    messages = [
-        *tried,
-        *tried,
-        "Worker 'w' submitting flow run 'b'",
-        "Flow run 'tested-orca' submitted to infrastructure",
-    ]
-    for message in messages:
-        logger.info(message)
-    assert caplog.messages == [*tried, *messages[4:]]
 
 
 LEAVES_A_RUN = """

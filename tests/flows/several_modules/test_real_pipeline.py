@@ -83,7 +83,7 @@ def test_ingested_rows_never_move_a_row_of_the_test_split(served, tmp_path, monk
     data = {**source, "splits.train": "all", "split": split}
     project.set_params({**SMALL, **{f"data.{name}": value for name, value in data.items()}})
     (project.folder / "conf/flows.yaml").write_text(
-        "ingest: {sources: [{name: labels, folder: data/labelled}]}\n"
+        "ingest: {folder: data/labelled}\nscoring: {settle_seconds: 0}\n"
     )
     tickets(project, "data/source/tickets/all.csv", range(400))
     project.run("dvc", "add", "--quiet", "data/source/tickets")
@@ -98,7 +98,7 @@ def test_ingested_rows_never_move_a_row_of_the_test_split(served, tmp_path, monk
     tickets(project, "data/labelled/monday.csv", range(390, 500))
     state = ingest(return_state=True)
     assert state.is_completed(), state.message
-    assert state.message.endswith("labels: 100 new, 10 duplicate")
+    assert state.message.endswith(": 100 new, 10 duplicate")
     assert {"download", "tokenize", "validate"} <= set(served.tasks(state.state_details.flow_run_id))
     project.run("dvc", "repro", "--quiet", "download")
     after = {split: texts(split) for split in SPLITS}

@@ -4,9 +4,9 @@ import os
 import signal
 from pathlib import Path
 
-from tuneline.predict import batch, jobs
+from tuneline.predict import batch
 
-_predict_task, _predict_job = batch.predict_task, jobs.predict_job
+_predict_task = batch.predict_task
 
 
 def kill_first_worker(task):
@@ -15,11 +15,3 @@ def kill_first_worker(task):
         Path("killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return _predict_task(task)
-
-
-def kill_first_worker_of_jobs(job):
-    """Kill the worker that is the first to come to the second file."""
-    if job.output.endswith("2.parquet") and not Path("killed").exists():
-        Path("killed").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return _predict_job(job)

@@ -12,7 +12,6 @@ import pytest
 
 from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, published
-from tests.tuneline.predict import killing
 from tuneline.predict import jobs
 from tuneline.readers.rows import DEFAULT_LIMITS, MB
 
@@ -33,7 +32,7 @@ def classification(tmp_path_factory):
 def run(tmp_path, monkeypatch, capfd):
     """Predicts files, and returns the output lines, standard error among them."""
 
-    def run(model, *paths, **engine) -> list[str]:
+    def run(model, *paths) -> list[str]:
         options = {
             "model": str(model),
             "folder": str(tmp_path / "out"),
@@ -41,7 +40,6 @@ def run(tmp_path, monkeypatch, capfd):
             "bad_rows": "stop",
             "max_bad_share": 0.01,
             **LIMITS,
-            **engine,
         }
         monkeypatch.setattr(sys, "argv", ["jobs", json.dumps(options), *map(str, paths)])
         monkeypatch.setattr(sys, "stderr", sys.stdout)
@@ -94,31 +92,3 @@ def test_model_that_cannot_be_used_begins_no_file(tmp_path, run, capfd):
         run(tmp_path / "nowhere", tmp_path / "a.csv")
     assert end.value.code == 1
     assert "file" not in capfd.readouterr().out.partition("tuneline predict: ")[0]
-
-
-@pytest.mark.slow
-def test_ray_predicts_and_refuses_as_the_local_engine_when_a_worker_is_killed(
-    classification, tmp_path, monkeypatch, run
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    paths = [tmp_path / f"{number}.jsonl" for number in range(1, 7)]
-    for number, path in enumerate(paths):
-        path.write_text(PAIR * number + '{"subject": "the parcel", "body": "is here"}\n')
-    paths[3].write_text('{"subject": "the parcel"}\n')
-
-    def outcome(**engine):
-        lines = [
-            line
-            for line in run(classification / "models/onnx", *paths, **engine)
-            if line.startswith(("file ", "tuneline "))
-        ]
-        files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-        shutil.rmtree(tmp_path / "out")
-        return lines, files
-
-    expected = outcome()
-    assert sorted(expected[1]) == [f"{number}.parquet" for number in (1, 2, 3, 5, 6)]
-    monkeypatch.setattr(jobs, "predict_job", killing.kill_first_worker_of_jobs)
-    assert outcome(engine="ray", workers=2) == expected
-    assert Path("killed").exists()

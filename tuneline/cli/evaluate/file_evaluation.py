@@ -45,7 +45,7 @@ from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.readers.tables import open_table
 from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DriftMeasure, RowCounts, drift_measures
+from tuneline.reports.drift import DRIFT_ROWS, DriftMeasure, RowCounts, drift_measures
 from tuneline.repository.dvc import by_key, cached_folder, cached_out
 from tuneline.repository.git import lock_at, registries
 from tuneline.results.predictions import ReportedPredictions
@@ -497,8 +497,8 @@ def measure_drift(
     if model.profile is None:
         notes.append("There is no profile of the training data of this model here: drift is not measured.")
         return []
-    if len(file.labels) < LIMITS.min_rows:
-        notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {LIMITS.min_rows}.")
+    if len(file.labels) < DRIFT_ROWS:
+        notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {DRIFT_ROWS}.")
         return []
     decoded = decoded_predictions(model.classifier.task, predicted)
     counts = RowCounts.of(model.profile, list(file.texts.values()), decoded)

@@ -43,18 +43,14 @@ def test_deployments_match_prefect_yaml(served):
     assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
     on_demand = served.client.read_deployment_by_name("train/train-on-demand")
     assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    scorings = [
-        served.client.read_deployment_by_name(f"score/score-{name}") for name in ("hourly", "on-demand")
-    ]
-    assert [one.concurrency_options.collision_strategy for one in scorings] == ["CANCEL_NEW", "ENQUEUE"]
-    assert scorings[1].parameters == {"rescore": ["*"]}
     for limited in ("tuneline", "tuneline/queues/cpu"):
         limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
         assert limit is None, "it would leave runs Late (prefect#12456)"
     others = [
-        served.client.read_deployment_by_name(name) for name in ("ingest/ingest-daily", "clean/clean-weekly")
+        served.client.read_deployment_by_name(name)
+        for name in ("ingest/ingest-daily", "score/score-hourly", "clean/clean-weekly")
     ]
-    for deployment in (nightly, on_demand, *scorings, *others):
+    for deployment in (nightly, on_demand, *others):
         assert deployment.global_concurrency_limit.limit == 1
         assert deployment.description
         assert "tuneline" in deployment.tags
@@ -162,9 +158,7 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
     flow_process(worked.run(run)).kill()
     after = worked.wait(run, "Completed")
     names = [state.name for state in worked.states(run)]
-    assert names.count("Crashed") == names.count("AwaitingRetry") == 1, names
-    second_report = "Check whether the flow run exceeded its memory allocation"
-    assert not any(line.startswith(second_report) for line in worked.said(run))
+    assert names.count("AwaitingRetry") == 1, names
     assert after.run_count == 2
     worked.wait_for_line(run, "Resuming an earlier attempt of this run")
 

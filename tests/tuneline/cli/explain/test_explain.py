@@ -99,7 +99,6 @@ def test_explain_prints_all_settings_of_a_section():
     [
         ("flows.stages.train", "flows.stages.*"),
         ("flows.stages.train.retries", "flows.stages.*.retries"),
-        ("flows.ingest.sources.0.folder", "flows.ingest.sources.*.folder"),
     ],
 )
 def test_explain_of_an_entry_explains_what_all_entries_have(key, found):

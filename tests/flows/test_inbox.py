@@ -1,0 +1,59 @@
+"""Which files are read, which names results have, and that links are not followed."""
+
+import os
+import time
+
+import pytest
+
+from flows.inbox import ChangedError, Incoming, Outbox, complete_files, unread
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    folder = tmp_path / "inbox"
+    folder.mkdir()
+    return folder
+
+
+def test_complete_data_files_are_listed_the_oldest_first_and_others_named(inbox):
+    for number, name in enumerate(("b.csv", "a.jsonl.gz", ".hidden.csv", "_started.csv", "notes.txt")):
+        (inbox / name).write_text("text\n")
+        os.utime(inbox / name, (number, number))
+    (inbox / "folder.csv").mkdir()
+    (inbox / "link.csv").symlink_to(inbox / "b.csv")
+    os.mkfifo(inbox / "pipe.csv")
+    os.utime(inbox / "b.csv", (time.time() + 3600,) * 2)  # another machine's clock
+    assert [file.name for file in complete_files(inbox, 0)] == ["a.jsonl.gz", "b.csv"]
+    assert complete_files(inbox, 60) == [], "they came a moment ago, whatever time their copies kept"
+    assert complete_files(inbox / "missing", 0) == []
+    problems = unread(inbox)
+    assert [problem.split()[0] for problem in problems] == ["folder.csv", "link.csv", "notes.txt", "pipe.csv"]
+    assert problems[1].endswith("is a link, which is not followed")
+
+
+def test_file_that_a_link_replaced_for_a_moment_has_changed(inbox):
+    path = inbox / "a.csv"
+    path.write_text("text\n")
+    found = Incoming.find(path)
+    found.check_unchanged()
+    path.rename(inbox / "aside")
+    path.symlink_to("/etc/passwd")
+    assert Incoming.find(path) is None
+    path.unlink()
+    (inbox / "aside").rename(path)
+    with pytest.raises(ChangedError):
+        found.check_unchanged()
+
+
+def test_every_name_has_results_that_a_file_system_takes(inbox, tmp_path):
+    outbox = Outbox(tmp_path, tmp_path / "scored", tmp_path / "archive", tmp_path / "scratch")
+    outbox.prepare()
+    names = ["l" * 246 + ".csv", os.fsdecode(b"caf\xe9.csv.gz"), "a\n\x1b[31m.csv"]
+    for name in names:
+        (inbox / name).write_text("text\n")
+        result, place = outbox.unused(Incoming.find(inbox / name))
+        result.touch()
+        place.touch()
+        assert result.name.isprintable()
+        assert place.name.endswith(".csv.gz" if name.endswith(".gz") else ".csv")
+    assert len(list(outbox.folder.iterdir())) == len(list(outbox.archive.iterdir())) == 3
