@@ -64,7 +64,7 @@ class ComparisonRecord(Record):
     split: str
     rows: int
     metric: str
-    predictions: str | None = OMITTED
+    predictions: str
     """SHA-256 of the trained model's predictions, with which the models were compared."""
     trained: Mapping[str, Number]
     models: Mapping[str, ModelComparison]

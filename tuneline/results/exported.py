@@ -27,13 +27,10 @@ def _is_of_present_predictions(root: Path, record: ComparisonRecord) -> bool:
     path = root / PREDICTIONS
     if not path.exists():
         return False
-    lock = read_lock(root)
-    locked = lock.out(PREDICTIONS.as_posix())
+    locked = read_lock(root).out(PREDICTIONS.as_posix())
     if locked and locked != md5_of(path):
         return False
 
-    if record.predictions is None:  # an earlier version of Tuneline did not write whose predictions they were
-        return locked is not None and locked == lock.dep("compare", PREDICTIONS.as_posix())
     return file_hash(path) == record.predictions
 
 

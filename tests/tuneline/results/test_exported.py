@@ -25,7 +25,7 @@ def model():
 
 def comparison(**models):
     return ComparisonRecord(
-        split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models
+        split="test", rows=20, metric="accuracy", predictions="-", trained={"accuracy": 0.9}, models=models
     )
 
 
@@ -70,22 +70,3 @@ def test_comparison_is_stale_where_dvc_lock_has_other_predictions(compared):
     assert read_comparison(compared) is not None
     write_lock(compared, "0" * 32, "0" * 32)
     assert read_comparison(compared) is None
-
-
-def test_comparison_that_does_not_name_its_predictions_is_that_of_dvc_lock(compared):
-    """An earlier version of Tuneline wrote it; then ``dvc repro evaluate`` writes other predictions."""
-    path, present = (
-        compared / "reports/compare/comparison.json",
-        md5_of(compared / "reports/predictions.parquet"),
-    )
-    write_record(path, comparison(fp32=model()))
-    assert read_comparison(compared) is None, "nothing says whose predictions they were"
-    write_lock(compared, present, present)
-    assert read_comparison(compared) is not None
-    write_lock(compared, present, "0" * 32)
-    assert is_stale(compared, read_comparison(compared))
-
-
-def test_project_without_a_comparison_has_no_stale_one(tmp_path):
-    assert read_comparison(tmp_path) is None
-    assert not is_stale(tmp_path, read_comparison(tmp_path))

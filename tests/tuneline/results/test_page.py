@@ -165,27 +165,17 @@ def test_previous_commit_is_in_the_figures_and_the_text(project):
 
 MISSING = {
     "metrics/evaluate.json": "dvc repro evaluate",
-    "plots/evaluation": "dvc repro evaluate",
     "plots/training": "dvc repro train",
     "reports/predictions.parquet": "dvc repro evaluate",
-    "reports/slices.json": "dvc repro evaluate",
-    "reports/behaviour.json": None,
     "reports/checks": "dvc repro validate",
     "reports/compare": "dvc repro compare",
-    "dvc.lock": "dvc repro",
     "data": None,
     "models": None,
-    "metrics/train.json": None,
-    "reports/timing": None,
 }
-"""Each file that the page reads, and the command that creates it; ``None`` if the page does without."""
-ALWAYS = {"reports/predictions.parquet", "reports/checks", "data"}
+"""Files that the page reads, and the command that creates each; ``None`` if the page does without."""
 
 
-@pytest.mark.parametrize(
-    ("missing", "command"),
-    [pytest.param(*item, marks=[] if item[0] in ALWAYS else pytest.mark.slow) for item in MISSING.items()],
-)
+@pytest.mark.parametrize(("missing", "command"), MISSING.items())
 def test_missing_file_is_named_with_the_command_that_creates_it(project, missing, command):
     path = project.root / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -199,23 +189,10 @@ def test_page_before_the_first_run_says_so(tmp_path, monkeypatch):
     assert "the pipeline has not run here" in Reader(write_page()).text
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        "metrics/evaluate.json",
-        pytest.param("plots/training/loss.tsv", marks=pytest.mark.slow),
-        "reports/predictions.parquet",
-        pytest.param("reports/checks/checks.json", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("broken", ["metrics/evaluate.json", "reports/predictions.parquet"])
 def test_invalid_file_counts_as_missing(project, broken):
     (project.root / broken).write_bytes(b"\x00 no such format")
     assert " missing. " in Reader(write_page()).text
-
-
-def test_model_without_errors_has_no_section_of_errors(project):
-    project.run_pipeline(skill=100.0)
-    assert "Most confident errors" not in write_page()
 
 
 def test_page_of_a_regression_has_its_own_figures(tmp_path, monkeypatch):
@@ -281,22 +258,6 @@ def test_page_of_exported_models_has_the_agreement_on_single_labels(tmp_path, mo
     assert "of the worst label 93.00 %" in html
     assert "<span>label <b>(none)</b></span>" in html
     assert "<span>int8 <b>(none)</b></span>" in html
-
-
-def test_curves_of_two_classes_are_those_of_the_positive_class(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    FinishedProject(tmp_path, ("no", "yes")).run_pipeline().commit()
-    assert "Curves are means over the classes" not in write_page()
-
-
-def test_same_inputs_give_the_same_page(project):
-    assert write_page() == write_page()
-
-
-def test_page_of_the_checks_is_linked_only_if_it_exists(project):
-    assert 'href="checks/index.html"' in write_page()
-    (project.root / "reports/checks/index.html").unlink()
-    assert 'href="checks/index.html"' not in write_page()
 
 
 def test_failed_rendering_leaves_the_previous_page(project, monkeypatch):

@@ -6,12 +6,11 @@ import pyarrow.parquet as pq
 from huggingface_hub import ModelCard
 from typer.testing import CliRunner
 
-from tests.tuneline.finished_project import HOSTILE, FinishedProject
+from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.core.base_source import PretrainedSource
 from tuneline.core.tables import write_table
 from tuneline.results.page import CARD, PAGE, read_report, render_card
-from tuneline.results.rendering import escape
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import raw_schema
@@ -60,26 +59,6 @@ def test_base_model_and_data_set_from_the_hub_are_linked(project):
     } == {("nyu-mll/glue", "mrpc", "abc123")}
 
 
-def test_base_model_is_named_with_commit_licence_and_hash(project):
-    project.base(CHECKPOINT)
-    model_card = card()
-    assert model_card.data.base_model == "google-bert/bert-base-uncased"
-    assert model_card.data.license is None, "the licence of the base model is not a statement about this one"
-    assert (
-        f"google-bert/bert-base-uncased at {'c' * 40}, licence apache-2.0, SHA-256 {'e' * 64}"
-        in model_card.text
-    )
-
-
-def test_folder_is_not_linked_as_base_model(project):
-    project.base(
-        PretrainedSource(name="models/source/mine", license=None, sha256={"model.safetensors": "e" * 64})
-    )
-    model_card = card()
-    assert model_card.data.base_model is None
-    assert f"models/source/mine, licence not stated, SHA-256 {'e' * 64}" in model_card.text
-
-
 def test_card_describes_task_usage_metrics_limits_and_commit(project):
     text = card().text
     for words in (
@@ -91,12 +70,6 @@ def test_card_describes_task_usage_metrics_limits_and_commit(project):
     ):
         assert words in text
     assert project.git("rev-parse", "HEAD") in text
-
-
-def test_usage_example_with_one_text_column_has_no_text_pair(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    FinishedProject(tmp_path, **{"data.text_columns": ["text"]}).run_pipeline().commit()
-    assert "text_pair" not in card().text
 
 
 def test_card_of_a_regression_says_that_it_predicts_a_number(tmp_path, monkeypatch):
@@ -118,22 +91,6 @@ def test_card_of_several_labels_has_their_thresholds(tmp_path, monkeypatch):
     assert "Most frequent confusion" not in text
     assert "The probability of a label differs from how often rows have it by" in text
     assert "the most probable one if there is none" not in text
-
-
-def test_card_of_several_labels_says_that_a_text_gets_at_least_one(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    task = Multilabel(("billing", "delivery"), thresholds=(0.5, 0.5), at_least_one=True)
-    project = FinishedProject(tmp_path, task=task, **{"train.thresholds": {"at_least_one": True}})
-    project.run_pipeline().commit()
-    assert "and the most probable one if there is none." in card().text
-
-
-def test_card_before_the_first_run_names_the_command(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    FinishedProject(tmp_path).commit("Start")
-    model_card = card()
-    assert "dvc repro evaluate" in model_card.text
-    assert model_card.data.eval_results is None
 
 
 def test_names_from_the_data_are_escaped_in_the_card(tmp_path, monkeypatch):
@@ -183,8 +140,3 @@ def test_page_of_a_model_that_is_not_exported_yet_has_nothing_of_the_exported_on
     assert "| Libraries |" not in text, "those that export.json names are of the other model"
     assert "models/onnx and its comparison are of another model" in PAGE.read_text()
     assert "ONNX int8 published" not in PAGE.read_text()
-
-
-def test_escape_does_not_change_plain_words():
-    assert escape("plain words, 1 to 2 (really)") == "plain words, 1 to 2 (really)"
-    assert "<" not in escape(HOSTILE)

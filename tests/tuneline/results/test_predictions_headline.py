@@ -15,13 +15,6 @@ def read_headline(project):
     )
 
 
-def test_interval_contains_the_metric_of_evaluate_json(project):
-    result = read_headline(project)
-    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
-    assert result.value == metrics["accuracy"] == pytest.approx(result.interval.value, abs=1e-6)
-    assert result.interval.low < result.value < result.interval.high
-
-
 @pytest.mark.parametrize("name", ["f1", "matthews_correlation"])
 def test_headline_is_the_metric_of_model_selection(project, name):
     project.change_params(**{"train.metric": name})
@@ -31,12 +24,6 @@ def test_headline_is_the_metric_of_model_selection(project, name):
     assert result.interval.value == pytest.approx(result.value, abs=1e-6), (
         "the interval is of the same metric"
     )
-
-
-def test_headline_is_accuracy_if_the_selection_metric_is_unknown(project):
-    project.change_params(**{"train.metric": "bleu"})
-    project.lock(seed=1)
-    assert read_headline(project).name == "accuracy"
 
 
 @pytest.mark.parametrize(

@@ -132,5 +132,5 @@ def _comparison(generator: random.Random) -> ComparisonRecord:
             published=not violations,
         )
     return ComparisonRecord(
-        split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models
+        split="test", rows=20, metric="accuracy", predictions="-", trained={"accuracy": 0.9}, models=models
     )

@@ -8,7 +8,6 @@ from tests.tuneline.results.verdict.runs import (
     FROZEN,
     IMPROVING,
     ITSELF,
-    OVERFIT,
     SCRATCH,
     UNCLEAR,
     against,
@@ -26,11 +25,6 @@ def test_next_steps_name_no_alternative_of_a_parameter_that_is_set():
     named = commands(RunFacts({}, params=by_steps, validation=IMPROVING))
     assert "train.max_steps=120" in named[0]
     assert not any("epochs" in command for command in named)
-
-
-def test_training_that_overfits_is_not_made_longer():
-    overfit = RunFacts({}, params=SCRATCH, validation=OVERFIT, losses=FALLING)
-    assert not any("epochs" in command for command in commands(overfit))
 
 
 def test_frozen_head_is_tried_beside_fine_tuning():
@@ -58,11 +52,6 @@ def test_next_steps_begin_with_what_the_verdict_advises():
     assert steps[0].seconds == 200
     assert steps[1].seconds == 600, "9 x 1/9, then 3 x 1/3 and one training of 200 s"
     assert steps[2].seconds is None
-
-
-def test_project_without_a_sweep_tries_half_the_learning_rate():
-    step = next_steps(RunFacts(BEATEN, params=FINE_TUNED))[0]
-    assert (step.code, step.command) == ("half_rate", "dvc exp run --temp train -S train.learning_rate=5e-05")
 
 
 def test_rows_that_decide_nothing_are_looked_at_first():

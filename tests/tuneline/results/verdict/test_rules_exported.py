@@ -22,7 +22,7 @@ def model(required=False, violations=(), unclear=()):
 
 def findings(**models):
     record = ComparisonRecord(
-        split="test", rows=20, metric="accuracy", trained={"accuracy": 0.9}, models=models
+        split="test", rows=20, metric="accuracy", predictions="-", trained={"accuracy": 0.9}, models=models
     )
     return list(exported_models(record))
 

@@ -48,12 +48,6 @@ def test_rows_are_counted_with_those_that_are_independent():
     assert counts(first(METRICS, {"data.split": {"by": "customer"}})) == (280, 51, True)
 
 
-@pytest.mark.parametrize("changes", [{"clusters": 280}, {}])
-def test_rows_on_their_own_are_counted_as_they_are(changes):
-    evaluated = {key: value for key, value in METRICS.items() if key != "clusters"} | changes
-    assert counts(first(evaluated)) == (280, 280, False)
-
-
 def test_few_rows_are_few_independent_ones():
     unclear = METRICS | {"accuracy_over_tfidf_low": -0.1, "tfidf_accuracy": 0.65, "rows": 20_000}
     findings = {finding.code: finding for finding in judge_run(RunFacts(unclear))}
@@ -74,13 +68,6 @@ def test_rows_without_the_leaked_ones_decide_where_most_are_leaked():
     assert (finding.numbers["best"].model, finding.numbers["best"].simple) == (0.45, 0.5)
 
 
-def test_good_model_on_rows_that_are_not_leaked_stays_good():
-    finding = first(LEAKED | {"accuracy_over_tfidf_low_without_leaks": 0.01})
-    assert (finding.severity, finding.of_clean_rows) == ("good", True)
-    assert (finding.numbers["low"], finding.numbers["high"]) == (0.35, 0.55)
-    assert counts(finding) == (80, 30, False)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -96,12 +83,6 @@ def test_model_is_not_good_on_rows_that_training_has_seen(changes, accuracy):
     findings = judge_run(RunFacts(evaluated))
     assert [finding.code for finding in findings] == ["undecided_leaked"]
     assert findings[0].advice == ("divide",)
-
-
-def test_simple_model_without_an_error_on_leaked_rows_is_no_advice():
-    perfect = {key: 1.0 if key.endswith("accuracy") else value for key, value in METRICS.items()}
-    perfect |= {"leaked_rows": 280, "accuracy_over_tfidf_low": 0.0, "accuracy_over_tfidf_high": 0.0}
-    assert first(perfect).code == "undecided_leaked"
 
 
 def test_curve_on_leaked_rows_is_no_reason_to_train_longer():
@@ -137,14 +118,3 @@ def test_effect_of_leaked_rows_follows_the_interval(low, high, code, severity):
     assert (finding.code, finding.severity) == (code, severity)
     assert finding.advice == (("trust_clean_metric",) if code == "leaks_raise" else ())
     assert (finding.numbers["leaked"], finding.numbers["gain"]) == (271, 0.031)
-
-
-def test_gain_that_is_shown_as_zero_is_no_gain():
-    gain = {"accuracy_without_leaks": LEAKS["accuracy"] - 0.0004}
-    gain |= {"accuracy_from_leaks_low": 0.0002, "accuracy_from_leaks_high": 0.0006}
-    finding = leaks(RunFacts(LEAKS | gain))
-    assert (finding.code, finding.severity, finding.advice) == ("leaks_unclear", "note", ())
-
-
-def test_metrics_without_leaked_rows_have_no_effect_to_tell():
-    assert leaks(RunFacts({"accuracy": 0.8, "rows": 10, "leaked_rows": 0})) is None

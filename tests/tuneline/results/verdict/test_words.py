@@ -2,20 +2,19 @@
 
 import random
 import re
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import FinishedProject
 from tests.tuneline.results.verdict.random_runs import random_run
-from tests.tuneline.results.verdict.runs import BEATEN, FALLING, FINE_TUNED, OVERFIT, SETS, against
+from tests.tuneline.results.verdict.runs import BEATEN, FINE_TUNED, SETS, against
 from tuneline.cli import app
 from tuneline.repository.dvc import read_lock
 from tuneline.results.verdict.facts import Finding, RunFacts
 from tuneline.results.verdict.next_steps import NextStep, next_steps
 from tuneline.results.verdict.rules import judge_errors, judge_run
-from tuneline.results.verdict.words import ADVICE, PURPOSES, SENTENCES, purpose, statement, statements
+from tuneline.results.verdict.words import ADVICE, PURPOSES, SENTENCES, statement, statements
 
 
 def test_every_code_has_words_and_all_words_have_a_code():
@@ -76,14 +75,6 @@ def test_verdict_is_told_with_its_numbers(run, facts):
     assert [fact for fact in facts if fact not in text] == [], text
 
 
-def test_overfitting_names_the_epoch():
-    training = {"steps": 300, "best_step": 100}
-    run = RunFacts(BEATEN, params=FINE_TUNED, validation=OVERFIT, losses=FALLING, training=training)
-    said = statements(judge_run(run))[-1]
-    assert re.findall(r"\d[\d.]*\d|\d", said.sentence) == ["1", "0.500", "0.800"]
-    assert "train.epochs=1" in said.advice
-
-
 LEAKS = {
     "accuracy": 0.823,
     "accuracy_without_leaks": 0.792,
@@ -106,35 +97,6 @@ def test_leaked_rows_are_told_with_the_metric_without_them(rows, share):
     text = leaks(rows)
     facts = (str(rows), "1,725", share, "0.792", "0.771", "0.813", "+0.031", "+0.026", "+0.035")
     assert [fact for fact in facts if fact not in text] == [], text
-
-
-def test_leaked_rows_are_told_in_the_singular_and_in_the_plural():
-    numbers = re.compile(r"[\d,.%]+")
-    one, two, many = (numbers.sub("", leaks(rows)) for rows in (1, 2, 271))
-    assert one != two
-    assert two == many
-
-
-def test_finding_on_the_rows_without_leaks_begins_with_that():
-    numbers = {"precision": "fp32", "reasons": ["1st reason", "2nd reason"]}
-    finding = Finding("left_out", "note", numbers)
-    of_all_rows = statement(finding).sentence
-    assert "fp32" in of_all_rows
-    assert "1st reason; 2nd reason" in of_all_rows
-    of_clean_rows = statement(replace(finding, of_clean_rows=True)).sentence
-    assert of_clean_rows.endswith(f": {of_all_rows}")
-
-
-def test_next_step_is_told_with_its_cost():
-    step = NextStep("twice_as_long", "dvc exp run --temp train -S train.epochs=6", None)
-    words = purpose(step)
-    assert not re.search(r"\d", words)
-    seconds = purpose(replace(step, seconds=89))
-    assert seconds.startswith(words)
-    assert re.findall(r"\d+", seconds) == ["89"]
-    minutes = purpose(replace(step, seconds=467))
-    assert minutes.startswith(words)
-    assert re.findall(r"\d+", minutes) == ["8"]
 
 
 CLASSES = ("a", "b", "c")
