@@ -30,9 +30,10 @@ from tuneline.core.written_records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.predict.columns import OutputColumns
 from tuneline.predict.streaming import StreamOptions, predict_rows
-from tuneline.predict.writing import OutputColumns, PredictionOutput, open_writer
-from tuneline.program.row_windows import windows
+from tuneline.predict.writing import PredictionOutput, open_writer
+from tuneline.program.program_rows import windows
 from tuneline.program.text_classifier import TextClassifier
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.jsonl import JSONL

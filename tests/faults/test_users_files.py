@@ -13,7 +13,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults.concurrency import at_once
 from tests.faults.kills import kills
-from tuneline.predict.writing import OutputColumns, PredictionOutput, open_writer
+from tuneline.predict.columns import OutputColumns
+from tuneline.predict.writing import PredictionOutput, open_writer
 from tuneline.readers.inputs import Row
 from tuneline.tasks import Classification
 

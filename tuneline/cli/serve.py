@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tuneline.cli.risk_options import Certainty, ClassRisk, Risk
+from tuneline.cli.risk_options import Certainty, Risk
 from tuneline.promises import CERTAINTY
 from tuneline.runtime.errors import StageError
 
@@ -57,7 +57,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         float, typer.Option(min=0.1, help="How often another model is looked for; SIGHUP looks at once")
     ] = 10.0,
     risk: Risk = None,
-    class_risk: ClassRisk = None,
     certainty: Certainty = CERTAINTY,
 ) -> None:
     """Answer requests with the exported model: /predict, /v2/models/NAME/infer; a page at /.
@@ -80,11 +79,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
         )
 
     required = None
-    if risk is not None or class_risk:
+    if risk is not None:
         # SciPy and Arrow, which a service without promises does not need
         from tuneline.predict.promised_rule import RequiredRisk
 
-        required = RequiredRisk.parse(risk, class_risk or (), certainty)
+        required = RequiredRisk(risk, certainty)
     source: ModelSource = FolderSource(model, precision, required, threads)
     if production is not None:
         source = RegistrySource(production, PRODUCTION_STAGE, precision, required, threads)

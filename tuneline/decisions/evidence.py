@@ -56,13 +56,6 @@ class Evidence:
     promising: JudgedAnswers
     choosing: JudgedAnswers
 
-    def of_class(self, answer: int) -> "Evidence":
-        """Return the rows in which the answer is a class."""
-        parts = []
-        for rows in (self.promising, self.choosing):
-            parts.append(rows.take(rows.answers == answer))
-        return Evidence(*parts)
-
 
 def independent_sample(clusters: NDArray[Any] | None, rows: int) -> NDArray[np.int64]:
     """Return one row of each cluster, drawn by chance and always the same ones, in ascending order.

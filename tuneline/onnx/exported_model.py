@@ -14,7 +14,7 @@ from tuneline.decisions.answer_rule import AnswerRule
 from tuneline.decisions.costs import CostRule
 from tuneline.model.batches import RowWindows, TokenizedRows
 from tuneline.model.encoding import InputEncoder, flat_array
-from tuneline.model.long_text import LongText, longer_text
+from tuneline.model.long_text import LongText
 from tuneline.model.row_offsets import row_offsets
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import (
@@ -25,7 +25,6 @@ from tuneline.onnx.usage import (
     exported_file,
     model_record,
 )
-from tuneline.onnx.window_support import window_support
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import TASKS, Task
 
@@ -38,19 +37,6 @@ class EncodedRows(TokenizedRows):
     """Tokenized rows, with the number of rows that were longer than the model reads and lost tokens."""
 
     truncated: int
-
-
-@dataclass(frozen=True)
-class DecidingWindow:
-    """The window of a document that supports its prediction most (``Task.window_support``).
-
-    Attributes:
-        number: Its number, from 1.
-        text: The part of the text that it has.
-    """
-
-    number: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -207,42 +193,3 @@ class ExportedModel:
             Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
         """
         return self.task.scores(self.logits(rows, batch_size))
-
-    def outputs_with_windows(
-        self, texts: Sequence[tuple[str, ...]], rows: TokenizedRows, batch_size: int
-    ) -> tuple[NDArray[np.float64], list[DecidingWindow]]:
-        """Predict ``rows``, which are ``texts`` tokenized; return the ``outputs``, and what decided each."""
-        numbers = rows.window_numbers(np.arange(len(rows)))
-        window_logits = np.empty((len(numbers), self.task.outputs), dtype=np.float32)
-        logits = logits_of(
-            self.classifier,
-            rows,
-            self.task.outputs,
-            self.pad_token_id,
-            batch_size,
-            window_logits=window_logits,
-        )
-
-        # the window with the most support, of each row
-        counts = rows.window_counts_of(np.arange(len(rows)))
-        support = window_support(self.task, window_logits, np.repeat(logits, counts, axis=0))
-        deciding = []
-        for row, row_support in enumerate(np.split(support, np.cumsum(counts)[:-1])):
-            number = int(row_support.argmax())
-            deciding.append(DecidingWindow(number + 1, self._window_text(texts[row], number)))
-        return self.task.scores(logits), deciding
-
-    def _window_text(self, texts: tuple[str, ...], number: int) -> str:
-        """Return the text of a window of a row, of the longer one of its texts."""
-        # with the places of the tokens in the text, which the fast encoding of batches lacks
-        row = self.encoder.readable(texts)
-        pair = row[1] if len(row) > 1 else None
-        encoding = self.encoder.tokenizer.encode(row[0], pair)
-        text = longer_text(encoding)
-        cuts, _ = self.encoder.windows(encoding)
-        if len(encoding) <= self.max_length:
-            return row[text]
-        _, tokens, _ = cuts[number]
-        start, _ = encoding.offsets[tokens.start]
-        _, end = encoding.offsets[tokens.stop - 1]
-        return row[text][start:end]

@@ -172,7 +172,6 @@ def logits_of(
     batch_size: int = 64,
     *,
     title: str | None = None,
-    window_logits: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Compute the logits of tokenized rows.
 
@@ -184,18 +183,13 @@ def logits_of(
         batch_size: Rows of a forward pass at most, or windows of rows; rows of similar length share one. The
             windows of a row are not separated.
         title: Title of a progress bar; ``None`` for no bar.
-        window_logits: Array for the logits of each window, float32 ``(windows, outputs)``; ``None``: they are
-            not kept.
 
     Returns:
         Logits of shape ``(rows, outputs)``, in the order of the rows.
     """
 
     def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
-        values = model.logits(rows.pad(batch, pad_token_id))
-        if window_logits is not None:
-            window_logits[rows.window_numbers(batch)] = values
-        return rows.answers(values, batch)
+        return rows.answers(model.logits(rows.pad(batch, pad_token_id)), batch)
 
     logits = np.empty((len(rows), outputs), dtype=np.float32)
     return compute_by_length(compute, rows.lengths, batch_size, logits, title, windows=rows.window_counts)

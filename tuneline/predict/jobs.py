@@ -5,10 +5,11 @@ What goes in and comes out is in ``tuneline/predict/scored.py``. A fault of one 
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
-from tuneline.program.row_windows import BATCH_SIZE, WINDOW
+from tuneline.program.program_rows import BATCH_SIZE, WINDOW
 from tuneline.readers.rows import BadRowPolicy, Limits
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import InputError, StageError, refusing
@@ -36,7 +37,7 @@ def main() -> None:
 def run_job(path: Path, output: Path, options: JobOptions) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.predict.model_choice import ModelChoice
-    from tuneline.predict.streaming import StreamOptions, predict_and_say
+    from tuneline.predict.streaming import StreamOptions, predict_files
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.inputs import InputColumns
 
@@ -51,13 +52,15 @@ def run_job(path: Path, output: Path, options: JobOptions) -> int:
             policy = BadRowPolicy(
                 options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share"
             )
-            predict_and_say(
+            started = time.perf_counter()
+            counts = predict_files(
                 model,
-                source,
+                [source],
                 columns,
                 PredictionOutput(output, "parquet"),
                 StreamOptions(BATCH_SIZE, WINDOW, policy),
             )
+            counts.print_summary(model, started)
     except InputError as error:
         # Without its hint, which may quote the file: people read the reason who may not read the file.
         say(f"tuneline predict: {error.problem}", error=True)

@@ -1,20 +1,16 @@
 """The files that the arguments of ``predict`` name: paths, folders, patterns, URLs and streams."""
 
 import os
-import re
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tuneline.predict.writing import check_target, descriptor
+from tuneline.predict.writing import descriptor
 from tuneline.readers.files import DataFile, RemoteFile, file_system, is_url, list_files, not_a_file, shown
 from tuneline.readers.formats import ENDINGS
 from tuneline.runtime.errors import DataError, StageError
-from tuneline.runtime.terminal import say
 
 SCHEME_OF_PATHS = "file://"
-_SHARD = re.compile(r"(?P<name>.*)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\..*")
 
 
 def named_target(output: str) -> DataFile | None:
@@ -23,7 +19,6 @@ def named_target(output: str) -> DataFile | None:
         file_system(output)
         return RemoteFile(output)
     path = as_path(output)
-    check_target(path)
     return None if output == "-" or descriptor(path) == 1 else path
 
 
@@ -46,8 +41,6 @@ def named_sources(
     if len(files) == 1:
         path = as_path(files[0])
         if is_stream(path):
-            if descriptor(path) is None:  # it is waited for until a program writes to it
-                say(f"{path} is a named pipe: reading what another program writes to it.", error=True)
             return [path]
     streams = [name for name in files if name == "-" or is_stream(as_path(name))]
     if streams:
@@ -111,8 +104,6 @@ def _named_files(word: str, any_ending: bool) -> Sequence[DataFile]:
             f"{shown(word)} has no file that ends in {', '.join(ENDINGS)}.",
             "Check the path; --input-format reads all files.",
         )
-    if "*" not in word:
-        _check_shards([file.name for file in data], shown(word))
     return data
 
 
@@ -136,20 +127,3 @@ def _is_data(file: DataFile, any_ending: bool) -> bool:
         return True
     is_folder = isinstance(file, Path) and file.is_dir()
     return any_ending and not is_folder
-
-
-def _check_shards(names: Sequence[str], folder: str) -> None:
-    """Check that no shard is missing of a set with names such as ``train-00000-of-00012.parquet``."""
-    shards: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-    for file_name in names:
-        match = _SHARD.fullmatch(file_name)
-        if match is not None:
-            shards[match["name"], int(match["count"])].add(int(match["number"]))
-    for (name, count), numbers in shards.items():
-        missing = sorted(set(range(count)) - numbers)
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise DataError(
-                f"{folder}: shard {name}-{missing[0]:05d}-of-{count:05d} is missing{more}.",
-                f"Fetch it; to predict without it, name the files: '{folder.rstrip('/')}/*'.",
-            )

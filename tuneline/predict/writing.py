@@ -22,42 +22,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.tables import ROW_GROUP
-from tuneline.decisions.answer_rule import PLAIN, AnswerRule
 from tuneline.predict import Kind
-from tuneline.predict.prediction_columns import (
-    cell_text,
-    json_prediction,
-    prediction_columns,
-    prediction_rows,
-    prediction_types,
-)
-from tuneline.predict.why_column import WHY_COLUMN, WHY_TYPE, why_text
+from tuneline.predict.columns import OutputColumns, cell_text, json_prediction, prediction_rows, why_text
 from tuneline.readers.files import DataFile, RemoteFile
 from tuneline.readers.inputs import Row
 from tuneline.runtime.atomic_files import replace_file, temporary_directory
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
-from tuneline.tasks import Task
 from tuneline.words.spreadsheet import harmless
 
 LINKS = 40
 """Links to links that are followed, as by Linux."""
-
-
-def check_target(path: Path) -> None:
-    """Check that an output is a pipe or character device, or a path that a file can have.
-
-    It is called before anything is computed.
-    """
-    if Path(os.path.realpath(path)).is_symlink():
-        raise StageError(f"--output: {path} is a link that leads to itself.", "Name a file.")
-    if path.is_dir():
-        raise StageError(f"--output: {path} is a folder.", "Name a file in it.")
-    if path.is_block_device() or path.is_socket():
-        raise StageError(
-            f"--output: {path} is a disk or a socket.",
-            "Name a file, a pipe or a character device such as /dev/null.",
-        )
 
 
 def descriptor(path: Path) -> int | None:
@@ -106,12 +81,6 @@ def open_target(path: DataFile) -> Iterator[BinaryIO]:
                 yield file
 
 
-ABSTENTION_COLUMNS = ("abstained", "reason")
-"""Whether a row gets no answer, and why."""
-WINDOW_COLUMNS = ("window", "window_text")
-"""Which window of a document decided: its number, from 1, and its text."""
-ADDED_TYPES = {"abstained": pa.bool_(), "window": pa.int64(), WHY_COLUMN: WHY_TYPE}
-"""Arrow types of the columns above that are no text."""
 DIGITS = 6
 """Digits after the decimal point of a probability or number."""
 SEPARATORS = re.compile(r"[\t\r\n]")
@@ -129,64 +98,6 @@ def json_line(values: dict[str, Any]) -> str:
     return f"{escaped}\n"
 
 
-@dataclass(frozen=True)
-class OutputColumns:
-    """Names of the columns of an output: of the prediction, and copied from the input."""
-
-    task: Task
-    kept: tuple[str, ...]
-    rule: AnswerRule = PLAIN
-    """What decides about answers; ``ABSTENTION_COLUMNS`` are added if some rows may get none."""
-    deciding_window: bool = False
-    """True if ``WINDOW_COLUMNS`` are added."""
-    why: bool = False
-    """True if ``WHY_COLUMN`` is added."""
-
-    @property
-    def predicted(self) -> tuple[str, ...]:
-        """The columns of the prediction."""
-        return prediction_columns(self.task)
-
-    @property
-    def renamed(self) -> tuple[str, ...]:
-        """Names of the kept columns in the output.
-
-        A name that another column of the output has gets the prefix ``input_``. A blank name gets it, too: in
-        a header, it would be no name, and readers number such columns.
-        """
-        names: list[str] = []
-        taken = {"row", "probabilities", *self.predicted, *self.added}
-        for kept in self.kept:
-            name = kept
-            while name in taken or not name.strip():
-                name = f"input_{name}"
-            names.append(name)
-            taken.add(name)
-        return tuple(names)
-
-    @property
-    def copied(self) -> tuple[str, ...]:
-        """The columns before the prediction."""
-        return ("row", *self.renamed)
-
-    @property
-    def added(self) -> tuple[str, ...]:
-        """The columns after the prediction."""
-        columns: tuple[str, ...] = ()
-        if self.rule.abstains:
-            columns += ABSTENTION_COLUMNS
-        if self.deciding_window:
-            columns += WINDOW_COLUMNS
-        if self.why:
-            columns += (WHY_COLUMN,)
-        return columns
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All columns, in order."""
-        return (*self.copied, *self.predicted, *self.added)
-
-
 class Writer(ABC):
     """Writer of predictions, window by window.
 
@@ -199,28 +110,21 @@ class Writer(ABC):
         self.abstained = 0
 
     @abstractmethod
-    def append(self, part: Path) -> None:
-        """Copy the rows of a file that another writer of this kind has written without a header."""
-
-    @abstractmethod
     def write(
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        added: Sequence[Sequence[Any]] | None = None,
+        words: Sequence[Any] | None = None,
     ) -> None:
         """Write rows with their predictions.
 
         Args:
             rows: The rows, with the values of the kept columns.
             outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
-            added: Values of ``WINDOW_COLUMNS`` and ``WHY_COLUMN`` of each row; ``None`` if there are no such
-                columns.
+            words: Value of ``WHY_COLUMN`` of each row; ``None`` if there is no such column.
         """
 
-    def predicted(
-        self, outputs: NDArray[np.float64], added: Sequence[Sequence[Any]] | None
-    ) -> Iterator[list[Any]]:
+    def predicted(self, outputs: NDArray[np.float64], words: Sequence[Any] | None) -> Iterator[list[Any]]:
         """Yield the values of ``columns.predicted`` and ``columns.added`` for each row."""
         task = self.columns.task
         rule = self.columns.rule
@@ -234,8 +138,8 @@ class Writer(ABC):
                 self.abstained += 1
             if rule.abstains:
                 further += [reason is not None, reason]
-            if added is not None:
-                further += added[number]
+            if words is not None:
+                further.append(words[number])
             yield [*values, *further]
 
 
@@ -249,23 +153,17 @@ class TextWriter(Writer):
         # ``writerow`` of this writer returns the record, because it returns what ``write`` returns.
         self._csv = csv.writer(cast("Any", SimpleNamespace(write=str)))
         self._excel_safe = output.excel_safe
-        if output.header and output.kind != "jsonl":
+        if output.kind != "jsonl":
             text.write(self._line("header", columns.names))
-
-    def append(self, part: Path) -> None:
-        """Copy the text."""
-        with part.open(encoding="utf-8", newline="") as text:
-            shutil.copyfileobj(text, self._text)
-            self._text.flush()
 
     def write(
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        added: Sequence[Sequence[Any]] | None = None,
+        words: Sequence[Any] | None = None,
     ) -> None:
         """Write one line or record per row."""
-        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, words), strict=True):
             line = self._line(f"row {row.number}", [row.number, *row.kept.values(), *predicted])
             self._text.write(line)
         self._text.flush()
@@ -316,14 +214,9 @@ class ParquetWriter(Writer):
 
     def __init__(self, columns: OutputColumns, file: BinaryIO) -> None:
         super().__init__(columns)
-        fields = [pa.field("row", pa.int64())]
-        for name in columns.renamed:
-            fields.append(pa.field(name, pa.string()))
-        for name, data_type in zip(columns.predicted, prediction_types(columns.task), strict=True):
-            fields.append(pa.field(name, data_type))
-        for name in columns.added:
-            fields.append(pa.field(name, ADDED_TYPES.get(name, pa.string())))
-        self._schema = pa.schema(fields)
+        fields = dict.fromkeys(columns.copied, pa.string()) | {"row": pa.int64()}
+        fields |= columns.predicted | columns.added
+        self._schema = pa.schema(list(fields.items()))
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []
 
@@ -331,21 +224,14 @@ class ParquetWriter(Writer):
         self,
         rows: Sequence[Row],
         outputs: NDArray[np.float64],
-        added: Sequence[Sequence[Any]] | None = None,
+        words: Sequence[Any] | None = None,
     ) -> None:
         """Collect rows, and write each full row group."""
-        for row, predicted in zip(rows, self.predicted(outputs, added), strict=True):
+        for row, predicted in zip(rows, self.predicted(outputs, words), strict=True):
             kept = [None if value is None else str(value) for value in row.kept.values()]
             self._waiting.append([row.number, *kept, *predicted])
             if len(self._waiting) == ROW_GROUP:
                 self._flush()
-
-    def append(self, part: Path) -> None:
-        """Copy the row groups."""
-        self._flush()
-        with pq.ParquetFile(part) as file:
-            for batch in file.iter_batches(ROW_GROUP):
-                self._file.write_batch(batch)
 
     def close(self) -> None:
         """Write the last row group and the footer of the file."""
@@ -369,14 +255,12 @@ class PredictionOutput:
 
     Attributes:
         path: A file, pipe or device; gzip if its name ends in ``.gz``. ``None`` for standard output.
-        header: Write the header line of CSV and TSV.
         excel_safe: Write a space before each cell and column name of CSV and TSV that a spreadsheet would
             execute.
     """
 
     path: DataFile | None
     kind: Kind
-    header: bool = True
     excel_safe: bool = False
 
 

@@ -1,14 +1,25 @@
-"""Rows as a program has them, for a model of one text or of a pair.
+"""Rows as a program has them, and the windows of rows that are predicted together.
 
 A text is a row, and so are a tuple of as many texts as the model reads, and a mapping that has its columns.
+Commands and programs have the same windows, so that the same rows have the same batches, and the same bits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tuneline.readers.row_texts import row_problem
 from tuneline.runtime.errors import DataError
 
+BATCH_SIZE = 32
+"""Default rows per forward pass."""
+WINDOW = 4096
+"""Default rows in memory."""
+WINDOW_CHARACTERS = 1 << 22
+"""Characters from which a window has no more rows, however few it has.
+
+A tokenizer takes about 60 bytes of memory for each character.
+"""
+AnyRow = TypeVar("AnyRow")
 ProgramRow = str | tuple[str, ...] | Mapping[str, Any]
 """A row."""
 
@@ -94,3 +105,26 @@ def _expected(columns: tuple[str, ...]) -> str:
         return f"A row is a text, or a mapping with the column {columns[0]!r}."
     names = ", ".join(map(repr, columns))
     return f"A row is a tuple of {len(columns)} texts or a mapping with {names}."
+
+
+def windows(
+    rows: Iterable[AnyRow], first_size: int, max_size: int, characters: Callable[[AnyRow], int]
+) -> Iterator[list[AnyRow]]:
+    """Yield windows of rows, each twice as large as the one before.
+
+    The first one has ``first_size`` rows and none has more than ``max_size``. Where rows are long, a window
+    has fewer: it ends with ``WINDOW_CHARACTERS``, as ``characters`` counts them in a row.
+    """
+    size = min(first_size, max_size)
+    window = []
+    count = 0
+    for row in rows:
+        window.append(row)
+        count += characters(row)
+        if len(window) == size or count >= WINDOW_CHARACTERS:
+            yield window
+            size = min(2 * size, max_size)
+            window = []
+            count = 0
+    if window:
+        yield window

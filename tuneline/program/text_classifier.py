@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import EncodedRows, ExportedModel
 from tuneline.program.prediction import Prediction, answer_fields
-from tuneline.program.program_rows import ProgramRow, characters_of, texts_of_rows
-from tuneline.program.row_windows import BATCH_SIZE, WINDOW, windows
+from tuneline.program.program_rows import (
+    BATCH_SIZE,
+    WINDOW,
+    ProgramRow,
+    characters_of,
+    texts_of_rows,
+    windows,
+)
 
 PROMOTED_MODELS = "tuneline.repository.promoted_models"
 """Module that finds the models of the registry."""

@@ -104,7 +104,7 @@ def checked_model(path: Path, source: ModelSource) -> TextClassifier:
     """Load a model as its source says, check what it computes, and set which rows it answers."""
     model = TextClassifier.load(path, source.precision, source.threads)
     check_probes(model, models_folder(path))
-    if not source.required:
+    if source.required is None:
         return model
     # SciPy and Arrow, which a service without promises does not need
     from tuneline.predict.promised_rule import promised_rule

@@ -40,5 +40,4 @@ def test_evidence_is_read_as_it_was_written(tmp_path):
     assert evidence.promising.confidence.tolist() == [0.9, 0.6]
     assert evidence.promising.right.tolist() == [True, False]
     assert evidence.choosing.answers.tolist() == [1]
-    assert evidence.of_class(1).promising.confidence.tolist() == [0.6]
     assert set(pq.read_schema(path).names) == {"precision", "promises", "answer", "confidence", "right"}

@@ -1,8 +1,7 @@
 import pytest
 
 from tuneline.predict import BAD_ROW_OPTIONS
-from tuneline.predict.skipped_rows import REPORTED
-from tuneline.predict.streaming import good_rows
+from tuneline.predict.streaming import REPORTED, good_rows
 from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.runtime.errors import DataError

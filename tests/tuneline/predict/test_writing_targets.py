@@ -1,5 +1,4 @@
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -8,8 +7,7 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.predict.writing import check_target, descriptor, open_target
-from tuneline.runtime.errors import StageError
+from tuneline.predict.writing import descriptor, open_target
 
 
 class Broken(Exception):
@@ -116,19 +114,3 @@ def test_open_file_is_appended_to_and_not_replaced(tmp_path):
     with log.open("ab") as stdout:
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=stdout, check=True)
     assert (log.read_text(), log.stat().st_ino) == ("before\nnew\n", before)
-
-
-def test_folder_socket_and_endless_link_are_refused_before_anything_is_computed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "loop").symlink_to("loop")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("socket")
-        for name, message in [
-            ("folder", "is a folder"),
-            ("socket", "is a disk or a socket"),
-            ("loop", "a link that leads to itself"),
-        ]:
-            with pytest.raises(StageError, match=message):
-                check_target(tmp_path / name)
-    check_target(tmp_path / "new.csv")

@@ -5,13 +5,10 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from transformers import AutoTokenizer
 
 from tests.exported_pipeline import LONG_TEXTS, published_pipeline
-from tests.small_pipeline import MAX_LENGTH, WORDS
+from tests.small_pipeline import WORDS
 from tuneline.core.tables import SplitReader
-from tuneline.model.encoded_columns import Encoder
-from tuneline.model.encoding import EncodingError
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.tokenizer import long_text_beside
 from tuneline.onnx.records import ExportRecord
@@ -80,50 +77,3 @@ def test_answer_of_a_document_is_the_mean_of_the_logits_of_its_windows(tmp_path_
     assert len(windows["input_ids"]) == 4
     expected = deployed.classifier.logits(windows).mean(axis=0)
     np.testing.assert_allclose(deployed.logits(rows, 1)[0], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("answer", ["mean", "max"])
-def test_deciding_window_is_the_one_that_alone_gives_the_class_most_probably(tmp_path_factory, answer):
-    project = published_pipeline(tmp_path_factory, "classification", "windows")
-    deployed = TextClassifier.load(project / "models/onnx", threads=1)
-    object.__setattr__(deployed.long_text.windows, "answer", answer)
-    texts = [("the parcel", " ".join(LONG)), ("refund", "late payment")]
-    rows = deployed.encode(texts)
-    outputs, deciding = deployed.outputs_with_windows(texts, rows, 8)
-    object.__setattr__(deployed.long_text.windows, "answer", "mean")
-    np.testing.assert_array_equal(
-        outputs,
-        deployed.task.scores(
-            rows.answers(
-                deployed.classifier.logits(rows.pad(np.arange(2), deployed.pad_token_id)), np.arange(2)
-            )
-        ),
-    )
-    assert (deciding[1].number, deciding[1].text) == (1, "late payment")
-
-    windows = deployed.task.scores(deployed.classifier.logits(rows.pad(np.array([0]), 0)))
-    best = outputs[0].argmax()
-    assert deciding[0].number == windows[:, best].argmax() + 1
-
-    # its text has the tokens of the window
-    tokenizer = AutoTokenizer.from_pretrained(project / "models/onnx")
-    ids = rows.pad(np.array([0]), 0)["input_ids"][deciding[0].number - 1].tolist()
-    second_text = ids[ids.index(tokenizer.sep_token_id) + 1 : -1]
-    assert tokenizer(deciding[0].text, add_special_tokens=False)["input_ids"] == second_text
-
-
-def test_pair_of_two_long_texts_is_refused_with_its_row(tmp_path_factory):
-    project = published_pipeline(tmp_path_factory, "classification", "windows")
-    deployed = TextClassifier.load(project / "models/onnx", threads=1)
-    with pytest.raises(EncodingError, match="shorter of the two texts leaves") as refused:
-        deployed.encode([("the parcel", "late"), (" ".join(LONG), " ".join(LONG))])
-    assert refused.value.row == 1
-
-
-def test_encoder_of_the_tokenizer_reads_the_same(project, deployed):
-    """As the stage ``evaluate`` does it, for behaviour tests."""
-    tokenizer = AutoTokenizer.from_pretrained(project / "models/classifier")
-    encoder = Encoder(tokenizer, MAX_LENGTH, True, long_text_beside(project / "models/classifier"))
-    rows = raw_rows(project)
-    ids = [token for row in encoder.encode(rows).token_ids() for token in row]
-    assert ids == deployed.encode(rows).values["input_ids"].tolist()

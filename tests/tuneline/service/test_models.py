@@ -70,7 +70,7 @@ def test_forward_pass_has_the_threads_of_its_source(pair_folder):
 
 
 def test_model_that_cannot_promise_is_refused(pair_folder):
-    source = FolderSource(pair_folder, None, RequiredRisk(0.0001, {}, 0.95))
+    source = FolderSource(pair_folder, None, RequiredRisk(0.0001, 0.95))
     with pytest.raises(StageError, match="answered rows without an error"):
         source.load()
 

@@ -10,7 +10,7 @@ from tests.tuneline.tasks.label_sets import random_rows
 from tuneline.core.tables import FEATURES
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.params.train import ThresholdParams
-from tuneline.predict.prediction_columns import cell_text
+from tuneline.predict.columns import cell_text
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel
 from tuneline.tasks.columns import (

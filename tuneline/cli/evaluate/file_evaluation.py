@@ -38,8 +38,8 @@ from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
 from tuneline.predict.model_choice import ModelChoice
-from tuneline.predict.skipped_rows import RowReport
-from tuneline.program.row_windows import BATCH_SIZE, WINDOW
+from tuneline.predict.streaming import RowReport
+from tuneline.program.program_rows import BATCH_SIZE, WINDOW
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem

@@ -15,7 +15,7 @@ from tuneline.cli.evaluate.file_evaluation import FileEvaluation
 from tuneline.evaluation.evaluation import plot_columns
 from tuneline.params import DataParams
 from tuneline.params.params_file import write
-from tuneline.predict.prediction_columns import cell_text
+from tuneline.predict.columns import cell_text
 from tuneline.results.figures import CURVES, draw_predictions
 from tuneline.results.largest_errors import curves_note, error_size
 from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors

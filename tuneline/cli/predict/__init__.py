@@ -3,22 +3,20 @@
 Imports no torch, which would take seconds to start.
 """
 
-from dataclasses import replace
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from tuneline.cli.risk_options import Certainty, ClassRisk, Risk
+from tuneline.cli.risk_options import Certainty, Risk
 from tuneline.predict import BAD_ROW_OPTIONS, Kind
-from tuneline.program.row_windows import BATCH_SIZE, WINDOW
+from tuneline.program.program_rows import BATCH_SIZE, WINDOW
 from tuneline.promises import CERTAINTY
 from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
 from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
-    from tuneline.onnx.exported_model import ExportedModel
-    from tuneline.predict.result_folder import ResultFolder
     from tuneline.readers.files import DataFile
     from tuneline.readers.tables import Format, Input
     from tuneline.sniffing.files import Told
@@ -32,14 +30,10 @@ EXCEL_HELP = (
     " Default: texts as they are, because programs read the output"
 )
 OUTPUT_HELP = (
-    "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per task; - for standard output"
+    "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per input; - for standard output"
     " (JSONL)"
 )
 
-DECIDING_WINDOW_HELP = (
-    "Add the columns window and window_text: which part of a long text decided, of a model with"
-    " tokenize.long_text: windows"
-)
 WHY_HELP = (
     "Add the column why: the words without which the answer changes most, and by how much. Each row is"
     " predicted again without each of its words: about 30 times as long for rows of 25 words"
@@ -115,10 +109,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
         int | None,
         typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers"),
     ] = None,
-    deciding_window: Annotated[bool, typer.Option("--deciding-window", help=DECIDING_WINDOW_HELP)] = False,
     why: Annotated[bool, typer.Option("--why", help=WHY_HELP)] = False,
     risk: Risk = None,
-    class_risk: ClassRisk = None,
     certainty: Certainty = CERTAINTY,
     plain: Annotated[
         bool, typer.Option("--plain", help="The most probable class of each row, whatever errors cost")
@@ -137,12 +129,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
     disk.
     """
     from tuneline.engines import EngineOptions
-    from tuneline.predict.batch import BatchPrediction, divide_files
+    from tuneline.predict.batch import FileTask, predict_to_folder, result_folder
     from tuneline.predict.model_choice import ModelChoice, text_columns
     from tuneline.predict.named_files import is_stream, named_sources, named_target
     from tuneline.predict.promised_rule import RequiredRisk, promised_rule
-    from tuneline.predict.result_folder import ResultFolder
-    from tuneline.predict.streaming import StreamOptions, predict_and_say
+    from tuneline.predict.streaming import StreamOptions, predict_files
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
     from tuneline.readers.inputs import InputColumns
@@ -152,11 +143,14 @@ def command(  # noqa: PLR0917 - typer calls it by name
     # arguments, all checked before a row is predicted
     # - files
     check_options(delimiter, encoding, engine, workers)
-    folder = ResultFolder.named(output)
+    folder = result_folder(output)
     target = None if folder else named_target(output)
     with refusing():
         sources = named_sources(files or ["-"], target, any_ending=input_format is not None)
-    check_stream(sources[0], folder, engine)
+    if engine == "ray" and folder is None:
+        raise StageError("--engine ray: each file has a result of its own.", "Name a folder: -o results/")
+    if is_stream(sources[0]) and folder is not None:
+        raise StageError("--output: standard input and pipes are read into one file.", "Name a file.")
     limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
 
     # - formats
@@ -173,12 +167,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
         output_kind = output_format
     else:
         output_kind = "parquet" if folder else cast("Kind", format_of(target, "--output-format").name)
-    check_excel_safe(excel_safe, output_kind)
 
     # - model and columns
     choice = ModelChoice(model, precision, threads)
     classifier = choice.load_and_warn()
-    check_deciding_window(deciding_window, classifier)
     kept = tuple(dict.fromkeys(keep or ()))
     keeps_all = "all" in kept
     input_columns = InputColumns(
@@ -186,31 +178,23 @@ def command(  # noqa: PLR0917 - typer calls it by name
     )
 
     # predictions
-    required = RequiredRisk.parse(risk, class_risk or (), certainty)
+    required = None if risk is None else RequiredRisk(risk, certainty)
     rule = promised_rule(classifier, choice.file(), required, plain=plain)
-    options = StreamOptions(
-        batch_size,
-        window,
-        BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS),
-        deciding_window,
-        rule,
-        why,
-    )
-    batch = BatchPrediction(choice, input_columns, options, EngineOptions(engine, workers))
+    policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
+    options = StreamOptions(batch_size, window, policy, rule, why)
     with refusing():
         inputs = [opened_input(source, told, input_columns.texts, limits) for source in sources]
-        parts = [] if is_stream(sources[0]) else divide_files(inputs)
-        if parts and keeps_all:  # all results have the columns of the first file
+        if keeps_all and not is_stream(sources[0]):  # all results have the columns of the first file
             with open_table(inputs[0]) as table:
-                batch = replace(batch, columns=input_columns.of(table))
-        if folder:
-            batch.to_folder(parts, folder, output_kind, excel_safe=excel_safe)
+                input_columns = input_columns.of(table)
+        output_file = PredictionOutput(target, output_kind, excel_safe=excel_safe)
+        if folder is not None:
+            task = FileTask(choice, inputs[0], input_columns, output_file, options)
+            predict_to_folder(inputs, folder, task, EngineOptions(engine, workers))
             return
-        file_output = PredictionOutput(target, output_kind, excel_safe=excel_safe)
-        if engine == "local" and len(parts) <= 1:
-            predict_and_say(classifier, inputs[0], input_columns, file_output, options)
-        else:
-            batch.to_file(parts, file_output)
+        started = time.perf_counter()
+        counts = predict_files(classifier, inputs, input_columns, output_file, options)
+        counts.print_summary(classifier, started)
 
 
 def named_format(name: str | None) -> "Format | None":
@@ -252,35 +236,4 @@ def check_options(delimiter: str | None, encoding: str | None, engine: str, work
         raise StageError(
             "--workers: only the engine ray has workers.",
             "Add --engine ray, or set the --threads of this process.",
-        )
-
-
-def check_stream(source: "DataFile | None", folder: "ResultFolder | None", engine: str) -> None:
-    """Refuse a stream where other processes would have to read it, or each part has a result."""
-    from tuneline.predict.named_files import is_stream
-
-    if is_stream(source) and (folder is not None or engine != "local"):
-        raise StageError(
-            "Standard input and pipes are read by this process, into one file.",
-            "Name files, or leave out --engine.",
-        )
-
-
-def check_excel_safe(excel_safe: bool, output_kind: Kind) -> None:
-    """Refuse ``--excel-safe`` for a format whose cells no spreadsheet executes: it would do nothing."""
-    if excel_safe and output_kind not in {"csv", "tsv"}:
-        hint = "Name a file that ends in .csv, or add --output-format csv; or leave out --excel-safe."
-        raise StageError(
-            f"--excel-safe: no spreadsheet executes what is in {output_kind}, which has the texts as they"
-            " are.",
-            hint,
-        )
-
-
-def check_deciding_window(deciding_window: bool, model: "ExportedModel") -> None:
-    """Refuse ``--deciding-window`` for a model that reads each text at once."""
-    if deciding_window and model.long_text.windows is None:
-        raise StageError(
-            "--deciding-window: this model reads a text in one window.",
-            "Train with tokenize.long_text: windows, or leave out the option.",
         )

@@ -76,21 +76,6 @@ def test_files_have_the_columns_of_an_abstention(predict, model, tmp_path):
     assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("abstained,reason")
 
 
-def test_risk_of_one_class_leaves_the_others_answered(predict, model):
-    folder = model(3000, 1.0)
-    name = QUEUES[0]
-    words = ("--class-risk", f"{name}=0.3", "--input-format", "jsonl")
-    result = predict(*words, given=ROWS.encode(), model=folder)
-    assert result.exit_code == 1
-    assert f"of answers {name!r}" in result.stderr
-    folder = model(3000, 0.5)
-    result = predict(*words, given=ROWS.encode(), model=folder)
-    assert result.exit_code == 0, result.output
-    for line in lines_of(result.stdout):
-        best = max(line["probabilities"], key=line["probabilities"].get)
-        assert best == name or not line["abstained"]
-
-
 @pytest.mark.parametrize(
     ("rows", "threshold", "message"),
     [
@@ -135,21 +120,6 @@ def test_evidence_of_another_model_is_refused(predict, model):
     assert "evidence.parquet is missing, damaged, or of other models" in result.stderr
 
 
-def test_model_of_an_earlier_version_predicts_and_promises_nothing(predict, model):
-    folder = model(1000, 0.5)
-    (folder / "evidence.parquet").unlink()
-    record = json.loads((folder / "export.json").read_text())
-    del record["evidence"]
-    for of_precision in record["models"].values():
-        of_precision.pop("decisions")
-    (folder / "export.json").write_text(json.dumps(record))
-    assert predict("--input-format", "jsonl", given=ROWS.encode(), model=folder).exit_code == 0
-    result = predict("--risk", "0.02", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
-    assert result.exit_code == 1
-    assert "has no evidence.parquet" in result.stderr
-    assert "`dvc repro compare` writes it" in result.stderr
-
-
 def test_numbers_are_never_exactly_right_and_have_an_interval(predict, regression):
     folder = regression / "models/onnx"
     result = predict("--risk", "0.1", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
@@ -157,12 +127,3 @@ def test_numbers_are_never_exactly_right_and_have_an_interval(predict, regressio
     assert "prediction_low" in result.stderr
     lines = lines_of(predict("--input-format", "jsonl", given=ROWS.encode(), model=folder).stdout)
     assert all(line["prediction_low"] < line["prediction"] < line["prediction_high"] for line in lines)
-
-
-@pytest.mark.parametrize(
-    "words", [("--class-risk", "spam"), ("--class-risk", "spam=2"), ("--class-risk", "x=0.1")]
-)
-def test_class_risk_that_cannot_be_meant_is_refused(predict, model, words):
-    result = predict(*words, "--input-format", "jsonl", given=ROWS.encode(), model=model(100, 0.5))
-    assert result.exit_code == 1
-    assert "--class-risk" in result.stderr

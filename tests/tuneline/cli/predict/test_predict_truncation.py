@@ -26,11 +26,3 @@ def test_truncated_rows_are_counted_in_the_summary(predict, rows):
 def test_nothing_is_said_where_all_rows_are_read_to_their_end(predict, tmp_path):
     (tmp_path / "short.jsonl").write_text('{"subject": "the parcel", "body": "is missing"}\n')
     assert "longer than" not in predict(tmp_path / "short.jsonl").stderr
-
-
-def test_truncated_rows_of_a_folder_are_counted_also_where_results_are_kept(predict, rows, tmp_path):
-    first = predict(rows, "--out", f"{tmp_path}/out/")
-    again = predict(rows, "--out", f"{tmp_path}/out/")
-    for done in (first, again):
-        assert "2 of 3 rows (66.7%) are longer than " in done.stderr, done.output
-    assert "they are kept" in again.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.predict.why_column import WHY_WORDS, why_text
+from tuneline.predict.columns import WHY_WORDS, why_text
 from tuneline.program.occlusion import word_effects
 from tuneline.program.text_classifier import TextClassifier
 from tuneline.tasks import Classification, Multilabel
@@ -141,15 +141,6 @@ def test_skipped_rows_have_no_words(predict):
     assert (line["row"], len(line["why"])) == (2, WHY_WORDS)
 
 
-def test_folder_of_results_is_made_again_with_the_words(rows, predict):
-    for words in [(), ("--why",)]:
-        done = predict("rows.jsonl", *words, "-o", "out/")
-        assert done.exit_code == 0, done.output
-    (path,) = Path("out").glob("*.parquet")
-    assert pq.read_schema(path).names[-1] == "why"
-    assert "1 of 1 results already" in predict("rows.jsonl", "--why", "-o", "out/").stderr
-
-
 def test_results_of_several_files_are_joined(rows, predict):
     shutil.copy("rows.jsonl", "more.jsonl")
     for name in ("out.parquet", "out.csv"):
@@ -159,11 +150,3 @@ def test_results_of_several_files_are_joined(rows, predict):
     header, *lines = Path("out.csv").read_text().splitlines()
     assert header.endswith(",why")
     assert lines[:3] == lines[3:]
-
-
-@pytest.mark.slow
-def test_ray_writes_the_words_of_the_local_engine(rows, predict):
-    assert predict("rows.jsonl", "--why", "-o", "local.parquet").exit_code == 0
-    done = predict("rows.jsonl", "--why", "-o", "ray.parquet", "--engine", "ray", "--workers", 1)
-    assert done.exit_code == 0, done.output
-    assert Path("ray.parquet").read_bytes() == Path("local.parquet").read_bytes()

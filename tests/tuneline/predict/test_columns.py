@@ -3,11 +3,10 @@
 import numpy as np
 
 from tuneline.decisions.answers import answers_of
-from tuneline.predict.prediction_columns import (
+from tuneline.predict.columns import (
     json_prediction,
     prediction_columns,
     prediction_rows,
-    prediction_types,
 )
 from tuneline.tasks import Multilabel, Regression
 
@@ -18,7 +17,7 @@ def test_prediction_rows_have_the_names_and_the_probability_of_each_label():
     scores = np.array([[0.91234, 0.2, 0.6], [0.1, 0.2, 0.3]])
     rows = list(prediction_rows(TASK, scores, answers_of(TASK, scores, None), 2))
     assert rows == [[["angry", "technical"], 0.91, 0.2, 0.6], [[], 0.1, 0.2, 0.3]]
-    assert len(prediction_columns(TASK)) == len(prediction_types(TASK)) == 4
+    assert len(prediction_columns(TASK)) == 4
 
 
 def test_number_has_the_ends_of_its_interval_if_they_are_known():
@@ -29,5 +28,5 @@ def test_number_has_the_ends_of_its_interval_if_they_are_known():
     ):
         rows = list(prediction_rows(task, scores, answers_of(task, scores, None), 3))
         assert rows == expected
-        assert len(prediction_columns(task)) == len(prediction_types(task)) == len(expected[0])
+        assert len(prediction_columns(task)) == len(expected[0])
         assert json_prediction(task, rows[0])["prediction"] == 1.5

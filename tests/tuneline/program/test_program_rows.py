@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.program.row_windows import WINDOW_CHARACTERS, windows
+from tuneline.program.program_rows import WINDOW_CHARACTERS, windows
 from tuneline.readers.inputs import Row
 
 
