@@ -15,7 +15,7 @@ from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.predict import Kind
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.named_files import as_path, is_remote
-from tuneline.predict.streaming import Counts, StreamOptions, predict_files
+from tuneline.predict.streaming import Counts, StreamOptions, predict_inputs
 from tuneline.predict.writing import PredictionOutput
 from tuneline.readers.files import DataFile, RemoteFile, file_system
 from tuneline.readers.inputs import InputColumns
@@ -37,7 +37,7 @@ class FileTask:
 
 def predict_task(task: FileTask) -> Counts:
     """Write the predictions of a file."""
-    return predict_files(task.model.load(), [task.source], task.columns, task.output, task.options)
+    return predict_inputs(task.model.load(), [task.source], task.columns, task.output, task.options)
 
 
 def result_folder(word: str) -> Path | str | None:

@@ -37,7 +37,7 @@ def main() -> None:
 def run_job(path: Path, output: Path, options: JobOptions) -> int:
     """Predict the rows of a file, print what is wrong with it, and return the status."""
     from tuneline.predict.model_choice import ModelChoice
-    from tuneline.predict.streaming import StreamOptions, predict_files
+    from tuneline.predict.streaming import StreamOptions, predict_inputs
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.inputs import InputColumns
 
@@ -53,7 +53,7 @@ def run_job(path: Path, output: Path, options: JobOptions) -> int:
                 options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share"
             )
             started = time.perf_counter()
-            counts = predict_files(
+            counts = predict_inputs(
                 model,
                 [source],
                 columns,

@@ -84,7 +84,7 @@ class RowReport:
             say("(further bad rows are counted, but not reported)", error=True)
 
 
-def predict_files(
+def predict_inputs(
     model: ExportedModel,
     sources: Sequence[Input],
     columns: InputColumns,

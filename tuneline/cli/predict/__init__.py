@@ -133,7 +133,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.predict.model_choice import ModelChoice, text_columns
     from tuneline.predict.named_files import is_stream, named_sources, named_target
     from tuneline.predict.promised_rule import RequiredRisk, promised_rule
-    from tuneline.predict.streaming import StreamOptions, predict_files
+    from tuneline.predict.streaming import StreamOptions, predict_inputs
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
     from tuneline.readers.inputs import InputColumns
@@ -193,7 +193,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
             predict_to_folder(inputs, folder, task, EngineOptions(engine, workers))
             return
         started = time.perf_counter()
-        counts = predict_files(classifier, inputs, input_columns, output_file, options)
+        counts = predict_inputs(classifier, inputs, input_columns, output_file, options)
         counts.print_summary(classifier, started)
 
 

@@ -15,7 +15,7 @@ from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
 from tuneline.decisions.answer_rule import AnswerRule
-from tuneline.predict.streaming import StreamOptions, predict_files
+from tuneline.predict.streaming import StreamOptions, predict_inputs
 from tuneline.predict.writing import PredictionOutput
 from tuneline.program.prediction import Prediction
 from tuneline.readers.formats import FORMATS
@@ -56,7 +56,7 @@ def test_predictions_are_those_of_the_command_to_the_last_digit(
     source = Input(file, FORMATS["jsonl"].usual)
     options = StreamOptions(batch_size, 4096, BadRowPolicy("stop"), rule=model.rule)
     columns = InputColumns(("subject", "body"), ())
-    predict_files(model, [source], columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)
+    predict_inputs(model, [source], columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)
     expected = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
     predictions = model.predict(pairs, batch_size)
