@@ -15,7 +15,7 @@ from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.predict import Kind
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.named_files import as_path, is_remote
-from tuneline.predict.streaming import RowCounts, StreamOptions, predict_inputs
+from tuneline.predict.streaming import PredictedCounts, StreamOptions, predict_inputs
 from tuneline.predict.writing import PredictionOutput
 from tuneline.readers.files import DataFile, RemoteFile, file_system
 from tuneline.readers.inputs import InputColumns
@@ -35,7 +35,7 @@ class FileTask:
     options: StreamOptions
 
 
-def predict_task(task: FileTask) -> RowCounts:
+def predict_task(task: FileTask) -> PredictedCounts:
     """Write the predictions of a file."""
     return predict_inputs(task.model.load(), [task.source], task.columns, task.output, task.options)
 
@@ -91,7 +91,7 @@ def predict_to_folder(
         kept = f"{len(sources) - len(tasks)} of {len(sources)} results"
         say(f"{folder} has {kept} already; they are kept. Remove them to predict anew.", error=True)
 
-    counts = RowCounts()
+    counts = PredictedCounts()
     with progress("predict", len(tasks), "files") as step:
         for result_counts in map_tasks(predict_task, tasks, run, name="predict"):
             counts.add(result_counts)

@@ -47,7 +47,7 @@ class ScoredRecord(FileRecord):
     rows: int
     """Number of predictions. Column ``row`` has the row of the input that each was made for, from 1."""
     seen: Mapping[str, Any] | None
-    """RowCounts of its rows for the drift; ``None`` if the model has no profile."""
+    """PredictedCounts of its rows for the drift; ``None`` if the model has no profile."""
     archived: str
     """Path of the archived input, relative to the repository."""
 

@@ -39,15 +39,15 @@ class StreamOptions:
 
 
 @dataclass
-class RowCounts:
-    """RowCounts of rows: predicted, left out, too long for the model, and without an answer."""
+class PredictedCounts:
+    """PredictedCounts of rows: predicted, left out, too long for the model, and without an answer."""
 
     rows: int = 0
     skipped: int = 0
     truncated: int = 0
     abstained: int = 0
 
-    def add(self, counts: "RowCounts") -> None:
+    def add(self, counts: "PredictedCounts") -> None:
         """Add the counts of other rows."""
         self.rows += counts.rows
         self.skipped += counts.skipped
@@ -90,13 +90,13 @@ def predict_inputs(
     columns: InputColumns,
     output: PredictionOutput,
     options: StreamOptions,
-) -> RowCounts:
+) -> PredictedCounts:
     """Write the predictions of inputs, one after the other; a file is complete or absent.
 
     Raises:
         DataError: An input cannot be read or has too many bad rows, or the tokenizer cannot encode a row.
     """
-    counts = RowCounts()
+    counts = PredictedCounts()
     with open_rows(sources[0], columns) as first:
         output_columns = OutputColumns(model.task, first.columns.kept, options.rule, options.why)
         with open_writer(output, output_columns) as writer:
@@ -110,7 +110,7 @@ def predict_inputs(
 
 def predict_rows(
     model: ExportedModel, source: InputRows, writer: Writer, options: StreamOptions, name: str
-) -> RowCounts:
+) -> PredictedCounts:
     """Predict every row of an input, in order, and return the counts.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The
@@ -120,7 +120,7 @@ def predict_rows(
         DataError: There are too many bad rows, or the tokenizer cannot encode a row. That is no bad row:
             another tokenizer may encode it.
     """
-    counts = RowCounts()
+    counts = PredictedCounts()
     bad = BadRows(name, source.unit, options.bad_rows)
     position = source.position  # bytes of a text file that were read; None where rows are counted
     groups = windows(good_rows(source, bad), options.batch_size, options.window, lambda row: row.characters)

@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuneline.predict.columns import OutputColumns
-from tuneline.predict.writing import PredictionOutput, open_writer
+from tuneline.predict.writing import PredictionOutput, json_line, open_writer
 from tuneline.readers.delimited import CSV, DelimitedReader
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.tables import Input
 from tuneline.readers.text import open_text
 from tuneline.runtime.errors import StageError
+from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Classification, Multilabel
 from tuneline.words.spreadsheet import FORMULA
 
@@ -104,6 +105,20 @@ def is_number(cell):
     except ValueError:
         return False
     return True
+
+
+@given(st.text())
+def test_json_line_has_nothing_that_a_terminal_obeys_and_is_read_back(text):
+    line = json_line({"text": text, "a\x9b": text})
+    assert not CONTROL_CHARACTERS.search(line)
+    assert json.loads(line) == {"text": text, "a\x9b": text}
+
+
+def test_json_line_escapes_what_json_itself_leaves():
+    assert (
+        json_line({"text": "\x1b[2J \x9b31m \u202e Grüße"})
+        == '{"text": "\\u001b[2J \\u009b31m \\u202e Grüße"}\n'
+    )
 
 
 @pytest.mark.parametrize("cell", ["a\tb", "a\rb", "a\nb"])
