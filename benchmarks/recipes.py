@@ -98,7 +98,7 @@ def measure(arguments: argparse.Namespace, rows: int, seed: int, options: Sequen
         )
         set_param(project, "seed", seed)
         set_param(
-            project, "validate.leakage.max", 1.0
+            project, "validate.leakage", 1.0
         )  # STS-B has texts twice, and a sample shall not stop for them
         results = reproduce(project, "recipe")
         if arguments.trainer:

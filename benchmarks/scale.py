@@ -58,7 +58,6 @@ SETTINGS = {
     "train.max_steps": 20,
     "evaluate.behaviour": None,
     "run.checkpoint_every_steps": None,
-    "validate.near_duplicates.severity": "warning",
 }
 ENGINES = {"local": "local", "ray1": "ray", "ray2": "ray", "ray4": "ray"}
 STAGES = ("download", "base", "tokenize", "validate", "baseline", "train", "evaluate", "export", "predict")

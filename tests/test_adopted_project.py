@@ -83,7 +83,7 @@ def change_model_and_checks(project: Project) -> None:
         {
             "seed": 7,
             "model.config": model,
-            "validate.duplicates.severity": "error",
+            "validate.severity": {"duplicates": "error"},
             "evaluate.behaviour": None,
         }
     )

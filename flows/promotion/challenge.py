@@ -43,7 +43,7 @@ from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
 
 SIMILARITY = 0.5
-"""Similarity of two texts from which on they have one vote together, as of ``validate.near_duplicates``."""
+"""``validate.near_duplicate_similarity``: of two texts from which on they have one vote together."""
 EVIDENCE = (" over ", "McNemar's test", "error budget")
 """Parts of the names of criteria that newly labelled rows can meet in place of the reported split."""
 

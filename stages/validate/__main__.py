@@ -79,9 +79,7 @@ def main() -> dict[str, float]:
         results = check_tables(data)
         step.detail = "report"
         with replace_directory(CHECKS) as folder:
-            write_row_files(
-                folder / FAILING_ROWS.name, results.violations, data.raw, params.data.text_columns
-            )
+            write_row_files(folder / FAILING_ROWS.name, results.outcomes, data.raw, params.data.text_columns)
             write_clusters(folder / CLUSTERS.name, data.clusters)
             write_checks(folder, results)  # after the files of rows, to which its page links
 

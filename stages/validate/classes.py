@@ -32,10 +32,6 @@ NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
 """
 JOINERS = "\u200c\u200d"
 """Invisible characters that Persian, the languages of India and emoji need inside a word."""
-LOOK_ALIKE = str.maketrans(
-    "\u0430\u0435\u0456\u0458\u043e\u0440\u0441\u0455\u0443\u0445\u03bf\u03b1\u03bd", "aeijopcsyxoav"
-)
-"""Cyrillic and Greek letters that look like a Latin one."""
 
 
 @dataclass(frozen=True)
@@ -57,34 +53,27 @@ class ClassFindings:
     faults: Sequence[Sequence[str]]
 
     @classmethod
-    def of(cls, raw: Mapping[str, RawSplit], labels: Task, params: Params) -> Self | None:
+    def of(cls, raw: Mapping[str, RawSplit], task: Task, params: Params) -> Self | None:
         """Count and compare the classes of all raw splits.
 
         A name that ``data.label_names`` lists is meant, even if it reads like a missing value. The result is
         ``None`` where labels are no classes, or without labels in train.
         """
-        if not labels.class_names or "train" not in raw or not raw["train"].is_labelled:
+        if not task.class_names or "train" not in raw or not raw["train"].is_labelled:
             return None
-        names = labels.output_names
-
-        # rows
-        counts = {}
-        for split, current in raw.items():
-            if current.is_labelled:
-                counts[split] = _counts(current)
-        is_rare = counts["train"] < params.validate_.rare_classes.min_rows
+        counts = {split: _counts(current) for split, current in raw.items() if current.is_labelled}
+        is_rare = counts["train"] < params.validate_.min_class_rows
         for split in {"validation", params.evaluate.split} & counts.keys():
             is_rare |= counts[split] == 0
 
-        # names
-        total = np.sum(list(counts.values()), axis=0).tolist()
-        alike = like_other(names, total)
+        names = task.output_names
+        alike = like_other(names, np.sum(list(counts.values()), axis=0).tolist())
         declared = params.data.label_names or ()
         faults = []
         for name in names:
             label_column = None if name in declared else params.data.label_column
             faults.append(alike.get(name, []) + list(name_faults(name, label_column)))
-        return cls(labels, names, counts, is_rare, faults)
+        return cls(task, names, counts, is_rare, faults)
 
     def columns(self, split: str, labels: Labels, is_header: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """Return columns of shape ``(rows,)`` for rows of a split, given their labels.
@@ -114,78 +103,52 @@ class ClassFindings:
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
-        occurs = counts > 0
-
-        def describe_faults(index: int) -> str:
-            faults = " and ".join(self.faults[index])
-            return f"class {quoted_name(self.names[index])} ({_rows(counts[index])}) {faults}"
-
-        def describe_header(row: int) -> str:
-            return f"row {row}: its texts are the names of the columns; a header line became a row"
-
-        has_faults = np.array(list(map(bool, self.faults)))
+        has_faults = np.array(list(map(bool, self.faults))) & (counts > 0)
         headers = np.flatnonzero(current.columns.column("is_header"))
-        names = _described(np.flatnonzero(has_faults & occurs), describe_faults)
-        notes = {"class_names": names + _described(headers, describe_header)}
+        notes = {
+            "class_names": _described(
+                has_faults.nonzero()[0],
+                lambda index: f"class {self._name(index)} {' and '.join(self.faults[index])}",
+            )
+            + _described(headers, lambda row: f"row {row}: its texts are the names of the columns")
+        }
         if split == "train":
-            notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & occurs), self._rows_by_split)
-            notes["absent_classes"] = _described(np.flatnonzero(~occurs), self._rows_by_split)
+            notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & (counts > 0)), self._rows)
+            notes["absent_classes"] = _described(np.flatnonzero(counts == 0), self._rows)
         return {check: lines for check, lines in notes.items() if lines}
 
-    def _rows_by_split(self, index: int) -> str:
-        rows = ", ".join(f"{_rows(count[index])} in {split}" for split, count in self.counts.items())
-        return f"class {quoted_name(self.names[index])}: {rows}"
+    def _name(self, index: int) -> str:
+        return quoted_name(self.names[index])
+
+    def _rows(self, index: int) -> str:
+        rows = ", ".join(f"{count[index]:,} in {split}" for split, count in self.counts.items())
+        return f"rows of class {self._name(index)}: {rows}"
 
 
 def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
     """Return, by name, which other class a class is like.
 
     It is the class of most rows whose name differs only in what a person does not see: case, white space,
-    underscores and hyphens, a full stop at the end, invisible characters, and letters that look alike.
+    underscores and hyphens, a full stop at the end, invisible characters.
     """
-    # classes with names that look the same, by the name without what a person does not see
-    groups: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, count in zip(names, rows, strict=True):
-        groups[name_key(name)].append((-count, len(groups), name))
-
+        groups[name_key(name)].append((count, name))
     result = {}
     for group in groups.values():
-        (negative_count, _, frequent), *rarer = sorted(group)
-        alike = f"is like class {quoted_name(frequent)} ({_rows(-negative_count)} in all splits)"
-        for _, _, name in rarer:
-            odd = _odd_character(name, frequent)
-            if odd is None:
-                result[name] = [alike]
-            else:
-                code = f"U+{ord(odd):04X}"
-                result[name] = [f"{alike}, but has {unicodedata.name(odd, code)}"]
+        count, frequent = max(group, key=lambda row: row[0])
+        for _, name in group:
+            if name != frequent:
+                result[name] = [f"is like class {quoted_name(frequent)} ({count:,} rows in all splits)"]
     return result
-
-
-def _odd_character(name: str, frequent: str) -> str | None:
-    """Return the first character beyond ASCII that the more frequent name does not have."""
-    for character in name:
-        if character not in frequent and not character.isascii():
-            return character
-    return None
 
 
 def name_key(name: str) -> str:
     """Return a name without what a person does not see."""
     text = unicodedata.normalize("NFKC", repaired(name)).casefold()
-
-    # invisible characters; some of them are white space
-    characters = []
-    for character in text:
-        if character.isspace():
-            characters.append(" ")
-        elif not _invisible(character):
-            characters.append(character)
-
-    words = "".join(characters).split()
-    text = NAME_SEPARATORS.sub(" ", " ".join(words))
-    text = text.rstrip(".,;: ").strip("'\" ").translate(LOOK_ALIKE)
-    return text or name
+    visible = "".join(character for character in text if character.isspace() or not _invisible(character))
+    text = NAME_SEPARATORS.sub(" ", " ".join(visible.split()))
+    return text.rstrip(".,;: ").strip("'\" ") or name
 
 
 def name_faults(name: str, label_column: str | None) -> Iterator[str]:
@@ -219,29 +182,18 @@ def _invisible(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp")
 
 
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
-
-
 def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> list[str]:
     """Describe the first classes or rows with these numbers, and say how many more there are."""
     lines = list(map(describe, numbers[:SHOWN].tolist()))
-    more = len(numbers) - SHOWN
-    if more > 0:
-        lines.append(f"and {more:,} more")
+    if len(numbers) > SHOWN:
+        lines.append(f"and {len(numbers) - SHOWN:,} more")
     return lines
-
-
-def shortened(lines: Sequence[str]) -> list[str]:
-    """Return the first lines, and how many more there are."""
-    return _described(np.arange(len(lines)), lines.__getitem__)
 
 
 def _counts(split: RawSplit) -> NDArray[np.int64]:
     """Count the rows of each class, reading a part of the rows at a time."""
-    classes = split.task.outputs
-    counts = np.zeros(classes, np.int64)
+    counts = np.zeros(split.task.outputs, np.int64)
     for labels in split.label_batches():
         valid = labels[split.task.valid(labels)]
-        counts += np.bincount(bin_values(split.task, valid), minlength=classes)
+        counts += np.bincount(bin_values(split.task, valid), minlength=split.task.outputs)
     return counts

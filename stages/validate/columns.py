@@ -55,6 +55,10 @@ class StoredColumns:
             places = {new: other.places[name] for new, name in names.items()}
         return replace(self, places={**self.places, **places})
 
+    def without(self, name: str) -> Self:
+        """Return these columns without one of them."""
+        return replace(self, places={kept: place for kept, place in self.places.items() if kept != name})
+
     def column(self, name: str) -> NDArray[Any]:
         """Read a whole column."""
         files, column = self.places[name]

@@ -6,14 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.validate.label_limits import label_tolerance
 from stages.validate.raw import RawSplit
 from tuneline.analysis.near_duplicates import NO_ROW, NearDuplicateRows, OriginRows, first_copies
 from tuneline.analysis.text import Keys
-from tuneline.tasks import Task
-
-NUMBERED_THROUGH = ("leak_of", "near_duplicate_of")
-"""Columns whose rows are numbered through all splits; other columns have rows of the split itself."""
+from tuneline.core.tables import LABELS
 
 
 def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> OriginRows:
@@ -51,51 +47,40 @@ def first_leaks(earlier: Sequence[Keys], keys: Keys) -> OriginRows:
 
 
 def copy_columns(
-    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows, labels: Task
+    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows
 ) -> dict[str, NDArray[np.generic]]:
-    """Return, for each row of a split, the row that it repeats or resembles.
+    """Return, for each row of a split, the row that it repeats or resembles, numbered through all splits.
 
     ``raw`` has all raw splits, earlier ones first. Columns have the shape ``(rows,)``, and ``NO_ROW`` for a
-    row that repeats no other. ``duplicate_of`` and ``conflict_with`` are rows of the split itself.
-    ``leak_of`` and ``near_duplicate_of`` are rows numbered through all splits; ``similarity`` belongs to the
-    latter.
+    row that repeats no other; ``similarity`` belongs to ``near_duplicate_of``.
     """
     current = raw[split]
-    columns: dict[str, NDArray[np.generic]] = {"duplicate_of": first_copies(current.keys)}
-    if current.is_labelled:
-        codes = current.label_codes
-        columns["conflict_with"] = label_conflicts(current.keys, codes, label_tolerance(labels, codes))
     names = list(raw)
     earlier = names[: names.index(split)]
+    start = sum(raw[name].rows for name in earlier)
+    keys = current.columns.column("key")
+    columns: dict[str, NDArray[np.generic]] = {"duplicate_of": _numbered(first_copies(keys), start)}
+    if current.is_labelled:
+        codes = current.columns.column(LABELS)
+        tolerance = 0.0 if current.task.has_classes else float(np.nanstd(codes))
+        columns["conflict_with"] = _numbered(label_conflicts(keys, codes, tolerance), start)
     if earlier:
-        earlier_keys = [raw[name].unordered_keys for name in earlier]
-        columns["leak_of"] = first_leaks(earlier_keys, current.unordered_keys)
+        earlier_keys = [raw[name].columns.column("unordered_key") for name in earlier]
+        columns["leak_of"] = first_leaks(earlier_keys, current.columns.column("unordered_key"))
     columns["near_duplicate_of"] = near_duplicates.origin
     columns["similarity"] = near_duplicates.similarity
     return columns
 
 
-def copy_notes(
-    raw: Mapping[str, RawSplit], columns: Mapping[str, NDArray[np.generic]]
-) -> dict[str, list[str]]:
-    """Return a line for the checks ``leakage`` and ``near_duplicates``, by key of the check.
+def _numbered(rows: OriginRows, start: int) -> OriginRows:
+    """Return the rows of a split numbered through all splits, of which ``start`` rows are earlier."""
+    return np.where(rows == NO_ROW, rows, rows + np.int32(start))
 
-    It says, for each split, how many rows of ``copy_columns`` are like a row of it.
-    """
+
+def split_of_rows(
+    raw: Mapping[str, RawSplit], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+    """Return the split of rows that are numbered through all splits, and their numbers in it."""
     ends = np.cumsum([split.rows for split in raw.values()])
-    notes = {}
-    for check, column, singular, plural in (
-        ("leakage", "leak_of", "repeats", "repeat"),
-        ("near_duplicates", "near_duplicate_of", "resembles", "resemble"),
-    ):
-        origin = columns.get(column, np.empty(0, np.int64))
-        split_of_origin = np.searchsorted(ends, origin[origin != NO_ROW], side="right")
-        counts = np.bincount(split_of_origin, minlength=len(raw)).tolist()
-        parts = []
-        for name, count in zip(raw, counts, strict=True):
-            if count:
-                verb = singular if count == 1 else plural
-                parts.append(f"{count:,} {verb} a row of {name}")
-        if parts:
-            notes[check] = [f"Of these rows, {', '.join(parts)}."]
-    return notes
+    position = np.searchsorted(ends, rows, side="right")
+    return np.array(list(raw))[position], rows - np.append(0, ends)[position]

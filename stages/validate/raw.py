@@ -15,7 +15,6 @@ from stages.validate.columns import StoredColumns, column_writer, files_of, read
 from tuneline.analysis.text import (
     CONTROL_CLASS,
     EncodedWords,
-    Keys,
     VocabularyCounts,
     broken_characters,
     combined_keys,
@@ -107,7 +106,6 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
     broken = np.zeros(rows, dtype=np.int64)
     visible = np.zeros(rows, dtype=np.int64)
     visible_of_shorter = np.full(rows, np.iinfo(np.int64).max)
-    beyond_ascii = np.zeros(rows, dtype=bool)
     for name in text_columns:
         texts = pc.fill_null(batch[name], "")
         is_missing = batch[name].is_null().to_numpy(zero_copy_only=False)
@@ -115,23 +113,22 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
         characters += _as_integers(pc.utf8_length(texts))
         control_characters += _as_integers(pc.count_substring_regex(texts, CONTROL_CLASS))
         broken += broken_characters(texts)
-        beyond_ascii |= ~pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
         # A missing text violates missing_values only: it counts as a visible one.
         text_visible = _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))
         text_visible[is_missing] = 1
         visible += text_visible
         visible_of_shorter = np.minimum(visible_of_shorter, text_visible)
 
-    labels = batch[LABELS]
-    missing += labels.is_null().to_numpy(zero_copy_only=False)
+    missing += batch[LABELS].is_null().to_numpy(zero_copy_only=False)
+    labels = labels_of(task, batch[LABELS])
     columns = {
         "missing": missing,
         "characters": characters,
         "control_characters": control_characters,
         "broken_characters": broken,
         "visible_characters": visible,
-        LABELS: task.codes(labels_of(task, labels)),
-        "beyond_ascii": beyond_ascii,
+        LABELS: task.codes(labels),
+        "valid_label": task.valid(labels).astype(np.int64),
     }
     if len(text_columns) > 1:
         # Where both texts are blank, the row violates blank_text only.
@@ -164,9 +161,9 @@ class RawSplit:
     Attributes:
         columns: Scalar columns: ``missing``, ``visible_characters`` (without white space around them),
             ``visible_of_shorter`` (the shorter text of a pair), ``characters``, ``control_characters``,
-            ``broken_characters``, ``labels`` (``Task.codes``); masks: ``beyond_ascii``, and ``is_header``
-            where each text is the name of its column; ``key``, and ``unordered_key``, which does not depend
-            on the order of the texts in a row.
+            ``broken_characters``, ``labels`` (``Task.codes``), ``valid_label``; ``is_header`` where each text
+            is the name of its column; ``key``, and ``unordered_key``, which does not depend on the order of
+            the texts in a row.
     """
 
     task: Task
@@ -185,25 +182,10 @@ class RawSplit:
         """Labels of shape ``(rows, *label_shape)``."""
         return labels_of(self.task, self.source.read([LABELS])[LABELS])
 
-    @property
-    def label_codes(self) -> NDArray[Any]:
-        """One number for each row, shape ``(rows,)``, equal for equal labels."""
-        return self.columns.column(LABELS)
-
     def label_batches(self) -> Iterator[Labels]:
         """Yield the labels of a part of the rows at a time, of no rows if there are none."""
         for batch in read_batches(self.source, [LABELS]):
             yield labels_of(self.task, batch[LABELS])
-
-    @property
-    def keys(self) -> Keys:
-        """Keys of the rows' texts."""
-        return self.columns.column("key")
-
-    @property
-    def unordered_keys(self) -> Keys:
-        """Keys that do not depend on the order of the texts in a row."""
-        return self.columns.column("unordered_key")
 
     def words(self) -> Iterator[EncodedWords]:
         """Yield the words of the rows, a batch of rows at a time."""
@@ -248,21 +230,7 @@ def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict
     if not len(rows):
         return {}
 
-    # which rows, and whether the whole source has another encoding
-    correct_rows = np.count_nonzero(split.columns.column("beyond_ascii")) - len(rows)
-    if correct_rows:
-        cause = (
-            f"Other rows with correct characters beyond ASCII: {correct_rows:,}. So the source has parts in"
-            " two encodings."
-        )
-    else:
-        cause = (
-            "No row has correct characters beyond ASCII, so data.files.encoding may be wrong for the whole"
-            " source."
-        )
-    count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
-    lines = [f"{count}, the first is row {rows[0]:,}, the last row {rows[-1]:,}. {cause}"]
-
+    lines = [f"rows: {len(rows):,}, the first is row {rows[0]:,}, the last row {rows[-1]:,}"]
     # what the first of them should read
     shown = rows[:SHOWN_ROWS]
     for row, texts in zip(shown, split.source.take(shown, text_columns).to_pylist(), strict=True):
@@ -272,4 +240,4 @@ def broken_character_notes(split: RawSplit, text_columns: Sequence[str]) -> dict
             correct = correction(text)
             if correct:
                 lines.append(f"row {row:,}, {name}: {correct}")
-    return {"broken_encoding": lines, "mixed_encoding": lines}
+    return {"broken_encoding": lines}

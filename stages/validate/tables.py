@@ -1,6 +1,5 @@
 """Derives the tables that are checked from the splits: scalar columns, limits, and measurements."""
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,40 +9,42 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stages.validate.checks import Table, percent, tolerated_rows
-from stages.validate.classes import ClassFindings, quoted_name, shortened
+from stages.validate.checks import Table, percent
+from stages.validate.classes import ClassFindings
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
-from stages.validate.copies import copy_columns, copy_notes
-from stages.validate.label_limits import label_limits, names_text
-from stages.validate.label_sets import examine_sets
+from stages.validate.copies import copy_columns
 from stages.validate.labels import LabelFindings, examine_labels
 from stages.validate.raw import RawSplit, broken_character_notes, read_raw
-from stages.validate.tokenized import Vocabulary, decoding_matches, read_tokenized
-from stages.validate.truncation import TruncationNotes, model_limit, whole_lengths
+from stages.validate.tokenized import (
+    Vocabulary,
+    decoding_matches,
+    model_limit,
+    read_tokenized,
+    truncation_notes,
+    whole_lengths,
+)
 from tuneline.analysis.clusters import Clusters, cluster_splits
 from tuneline.analysis.drift import (
     Distance,
     Distribution,
-    Numbers,
     bin_counts,
     kolmogorov_smirnov,
     most_drifted,
     population_stabilities,
     population_stability,
 )
-from tuneline.analysis.label_bins import bin_values, histograms, label_figures, largest_share
+from tuneline.analysis.label_bins import bin_values, histograms, largest_share
 from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.core.tables import GROUP_COLUMN, LABELS, SplitReader, read_numbers
 from tuneline.engines import engine
 from tuneline.params import Params, TokenizeParams
-from tuneline.params.validate import DriftRule
+from tuneline.params.validate import ValidateParams
 from tuneline.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import TASKS, Task
 from tuneline.tasks.schemas import raw_schema, read_task, tokenized_schema
-from tuneline.tasks.task import UNLABELLED
 
 WORDS = 500
 """Most common words of a split that its profile has."""
@@ -105,16 +106,11 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     # files and their schemas
     text_columns = params.data.text_columns
     vocabulary = Vocabulary.read(folders.tokenizer, len(text_columns))
-    raw_files = {}
-    tokenized_files = {}
-    for split in SPLITS:
-        raw_files[split] = SplitReader.open(folders.raw, split, "download")
-        tokenized_files[split] = SplitReader.open(folders.tokenized, split, "tokenize")
+    raw_files = {split: SplitReader.open(folders.raw, split, "download") for split in SPLITS}
+    tokenized_files = {split: SplitReader.open(folders.tokenized, split, "tokenize") for split in SPLITS}
     labels = _train_labels(params, raw_files["train"])
     raw_expected = raw_schema(text_columns, labels)
-    answer = None
-    if params.tokenize.long_text == "windows":
-        answer = params.tokenize.windows.answer
+    answer = params.tokenize.windows.answer if params.tokenize.long_text == "windows" else None
     tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels, answer)
 
     # columns of the splits that can be read
@@ -139,17 +135,13 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
             "raw": (raw_expected, raw_files[split].schema),
             "tokenized": (tokenized_expected, tokenized_files[split].schema),
         }
-        columns = data.written("schemas", split, schema_columns(schemas))
-        data.tables.append(Table("columns", split, columns))
+        data.tables.append(Table("columns", split, data.written("schemas", split, schema_columns(schemas))))
 
     # tables of rows
     phase("near-duplicates")
-    words = []
-    keys = []
-    for current in raw.values():
-        words.append(current.words())
-        keys.append(current.unordered_keys)
-    near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicates.similarity)
+    words = [current.words() for current in raw.values()]
+    keys = [current.columns.column("unordered_key") for current in raw.values()]
+    near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicate_similarity)
     origins = [similar_rows.origin for similar_rows in near_duplicates]
     groups = [read_groups(folders.groups, current) for current in raw.values()]
     data.clusters.update(zip(raw, cluster_splits(keys, origins, groups), strict=True))
@@ -162,18 +154,21 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
 
     # tables of measurements
     phase("labels")
-    findings = examine_labels(raw, text_columns, labels, params.validate_)
-    findings_of_sets = examine_sets(raw, classes, params.validate_)
+    findings = examine_labels(raw, text_columns, labels)
     for split in raw:
-        label_findings = findings.get(split, LabelFindings())
-        set_findings = findings_of_sets.get(split, LabelFindings())
-        measured = measurements(data, split, tokenized.get(split))
-        measured |= label_findings.columns | set_findings.columns
-        if measured:
-            row = {name: np.array([value]) for name, value in measured.items()}
-            columns = data.written("measured", split, row)
-            notes = label_findings.notes | set_findings.notes | drift_notes(data, split)
-            data.tables.append(Table("between", split, columns, notes=notes))
+        found = findings.get(split, LabelFindings())
+        measure(data, split, tokenized.get(split), found)
+        row = {name: np.array([value]) for name, value in found.columns.items()}
+        data.tables.append(
+            Table(
+                "between",
+                split,
+                data.written("measured", split, row),
+                measured_limits(params.validate_),
+                found.notes,
+                found.words,
+            )
+        )
     return data
 
 
@@ -210,11 +205,9 @@ def schema_columns(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> dict[s
         for name in sorted(expected.keys() | actual.keys()):
             expected_lines.append(f"{kind} {name}: {expected.get(name, 'absent')}")
             actual_lines.append(f"{kind} {name}: {actual.get(name, 'absent')}")
-
-    # column and label names are user input, and Great Expectations does not escape them in its pages
     return {
-        "expected": np.array(list(map(html.escape, expected_lines)), dtype=object),
-        "found": np.array(list(map(html.escape, actual_lines)), dtype=object),
+        "expected": np.array(expected_lines, dtype=object),
+        "found": np.array(actual_lines, dtype=object),
     }
 
 
@@ -230,39 +223,25 @@ def described(schema: pa.Schema) -> dict[str, str]:
         task = read_task(schema)
     except DataError:  # the file has no names
         return types
-    return {**types, "names of labels": names_text(task)}
+    return {**types, "names of labels": ", ".join(task.class_names) or "numbers"}
 
 
 def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows) -> Table:
     """Return the table of the rows of a raw split."""
     params = data.params
     current = data.raw[split]
-
-    # copies
-    copies = copy_columns(data.raw, split, near_duplicates, data.labels)
-    columns = current.columns.with_columns(data.written("copies", split, copies))
-    notes = copy_notes(data.raw, copies)
-
-    # encodings: where few rows have broken characters, each of them is wrong; else it is the whole source
-    notes |= broken_character_notes(current, params.data.text_columns)
-    broken = np.count_nonzero(current.columns.column("broken_characters"))
-    if broken <= tolerated_rows(params.validate_.broken_encoding.max, current.rows):
-        columns = columns.with_columns(columns, mixed_characters="broken_characters")
-
-    # labels: a split that is neither trained on nor reported on may be unlabelled
-    limits: dict[str, Any] = {}
-    if not current.is_labelled and split not in ("train", params.evaluate.split):
-        limits["class_ids"] = [UNLABELLED]
-    else:
-        limits |= label_limits(data.labels)
+    columns = current.columns.with_columns(
+        data.written("copies", split, copy_columns(data.raw, split, near_duplicates))
+    )
+    notes = broken_character_notes(current, params.data.text_columns)
     if data.classes:
         notes |= data.classes.notes(split, current)
-    if data.classes or not limits:
-        columns = columns.with_columns(_label_columns(data, split))
-    if split == "train" and "class_ids" in limits:
-        limits["every_class"] = limits["class_ids"]
+        columns = columns.with_columns(_class_columns(data, data.classes, split))
+    # a split that is neither trained on nor reported on may be unlabelled
+    if not current.is_labelled and split not in ("train", params.evaluate.split):
+        columns = columns.without("valid_label")
 
-    # lengths
+    limits: dict[str, Any] = {}
     if "train" in data.profiles:
         lengths = length_limits(data.profiles["train"].characters)
         if lengths is not None:
@@ -270,8 +249,8 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     return Table("raw", split, columns, limits, notes)
 
 
-def _label_columns(data: DerivedData, split: str) -> StoredColumns:
-    """Return the columns about the label of each row; in a split without labels, no row has a number."""
+def _class_columns(data: DerivedData, classes: ClassFindings, split: str) -> StoredColumns:
+    """Return the columns about the class of each row."""
     current = data.raw[split]
     path = data.folders.derived / "labels" / f"{split}.parquet"
     is_header = current.columns.column("is_header")
@@ -279,11 +258,7 @@ def _label_columns(data: DerivedData, split: str) -> StoredColumns:
     with column_writer(path) as write:
         for labels in current.label_batches():
             end = first + len(labels)
-            if data.classes:
-                write(data.classes.columns(split, labels, is_header[first:end]))
-            else:
-                is_number = data.labels.valid(labels) & current.is_labelled
-                write({"is_number": is_number.astype(np.int64)})
+            write(classes.columns(split, labels, is_header[first:end]))
             first = end
     return stored(path)
 
@@ -293,35 +268,24 @@ def _tokenized_table(
 ) -> Table:
     """Return the table of the rows of a tokenized split."""
     # rows are compared with the raw ones only where both have the same numbers
+    params = data.params
     current = data.raw.get(split.split)
+    notes: dict[str, list[str]] = {}
     if current is not None and current.rows == columns.rows:
-        decoded = decoding_matches(raw, split, data.params, data.folders.tokenizer, vocabulary)
+        decoded = decoding_matches(raw, split, params, data.folders.tokenizer, vocabulary)
         columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
         columns = columns.with_columns(current.columns, raw_labels=LABELS)
-    limits = tokenized_limits(vocabulary, data.params.tokenize, raw.rows)
-    return Table("tokenized", split.split, columns, limits, _truncation_notes(data, raw, columns))
+    if current is not None and columns.rows and columns.column("tokens").max() >= params.tokenize.max_length:
+        phase(f"lengths of {raw.split}")
+        characters = float(current.columns.column("characters").mean())
+        lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
+        limit = model_limit(data.folders.base)
+        lines = truncation_notes(lengths, params, limit, options=raw.split == "train")
+        notes = {"truncation_rate": lines}
+    return Table("tokenized", split.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
 
 
-def _truncation_notes(data: DerivedData, raw: SplitReader, tokenized: StoredColumns) -> dict[str, list[str]]:
-    """Return the notes of the check ``truncation_rate``, where a row may be longer than a model input."""
-    params = data.params
-    current = data.raw.get(raw.split)
-    if current is None or not tokenized.rows:
-        return {}
-    if tokenized.column("tokens").max() < params.tokenize.max_length:
-        return {}
-    phase(f"lengths of {raw.split}")
-    characters = float(current.columns.column("characters").mean())
-    lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
-    limit = model_limit(data.folders.base)
-    notes = TruncationNotes(lengths, raw.rows, params, limit)
-    lines = notes.losses()
-    if raw.split == "train":  # once is enough, and it is trained on
-        lines += notes.options()
-    return {"truncation_rate": lines} if lines else {}
-
-
-def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams, raw_rows: int) -> dict[str, Any]:
+def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams) -> dict[str, Any]:
     """Return the limits of a tokenized split.
 
     A tokenizer without special tokens at the ends has no limits for them.
@@ -336,7 +300,6 @@ def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams, raw_rows: i
         "max_length": max_length,
         "window_length": params.max_length,
         "untruncated_length": max_length - 1,
-        "raw_rows": raw_rows,
     }
     if vocabulary.first_id is not None:
         limits["first_ids"] = [vocabulary.first_id]
@@ -345,152 +308,116 @@ def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams, raw_rows: i
     return limits
 
 
-def measurements(data: DerivedData, split: str, tokenized: StoredColumns | None) -> dict[str, float]:
-    """Return the measurements of a split, by the key of their check.
+def measured_limits(params: ValidateParams) -> dict[str, float]:
+    """Return the limits of measurements, by the name under which checks refer to them."""
+    limits = params.model_dump(
+        include={"min_rows", "class_balance", "revealing_words", "revealing_length", "unknown_rate"}
+    )
+    drift = params.drift.model_dump()
+    return {
+        **limits,
+        **params.learnable_labels.model_dump(),
+        **drift,
+        "min_rows": params.min_rows,
+        "min_promoted_rows": params.drift.min_rows,
+    }
 
-    They are of the split itself, against train, and against the promoted model's data.
+
+def measure(data: DerivedData, split: str, tokenized: StoredColumns | None, found: LabelFindings) -> None:
+    """Add the measurements of a split to findings: of itself, against train, against the promoted data.
+
     ``vocabulary_overlap`` and ``promoted_vocabulary`` are fractions of the occurrences of all words. The
     latter is relative to the coverage that the promoted split itself reaches with its most common words.
     """
     current = data.raw[split]
-    measured: dict[str, float] = {}
+    measured = found.columns
 
     # the split itself
+    measured["rows"] = current.rows
     if current.is_labelled and current.rows:
         measured["class_balance"] = largest_share(data.labels, current.labels)
+    if data.classes and split == "train":
+        measured["absent_classes"] = int(np.count_nonzero(data.classes.counts["train"] == 0))
     if tokenized is not None:
-        unknown = tokenized.column("unknown_tokens").sum()
+        measured["lost_rows"] = abs(tokenized.rows - current.rows)
+        found.words["lost_rows"] = f"{tokenized.rows:,} rows, and {current.rows:,} raw ones"
         content = tokenized.column("content_tokens").sum()
-        measured["unknown_rate"] = float(unknown / content) if content else 0.0
+        measured["unknown_rate"] = float(tokenized.column("unknown_tokens").sum() / max(content, 1))
+        found.words["unknown_rate"] = percent(measured["unknown_rate"])
 
-    # rows and words, compared with train and with the promoted data
-    train = None
+    # compared with train and with the promoted data
     if split != "train" and "train" in data.raw:
         train = data.profiles["train"]
         measured["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
-    promoted = None
-    if data.promoted is not None:
-        promoted = data.promoted.splits.get(split)
-    if promoted is not None:
+        _measure_drift(
+            data, split, found, ("label_drift", train, train.labels), ("length_drift", train.characters)
+        )
+    promoted = data.promoted.splits.get(split) if data.promoted is not None else None
+    if data.promoted is not None and promoted is not None:
         measured["promoted_rows"] = current.rows / max(promoted.rows, 1)
         coverage = current.vocabulary.coverage(promoted.words.word_keys)
         measured["promoted_vocabulary"] = coverage / max(promoted.words.known, 1e-9)
-
-    # drift of labels and lengths
-    for check, reference in label_references(data, split).items():
-        measured |= label_drift(data, split, check, reference)
-    if train is not None:
-        measured |= length_drift(data, split, "length_drift", train.characters)
-    if promoted is not None:
-        measured |= length_drift(data, split, "promoted_lengths", promoted.characters)
-    return measured
-
-
-@dataclass(frozen=True)
-class LabelReference:
-    """The labels that the labels of a split are compared with, and the number of their rows."""
-
-    labels: Distribution
-    rows: int
-
-
-def label_references(data: DerivedData, split: str) -> dict[str, LabelReference]:
-    """Return what the labels of a split are compared with, by check; empty for a split without labels."""
-    references: dict[str, LabelReference] = {}
-    if not data.raw[split].is_labelled:
-        return references
-    if split != "train" and "train" in data.raw:
-        train = data.profiles["train"]
-        if train.labels is not None:
-            references["label_drift"] = LabelReference(train.labels, train.rows)
-    if data.promoted is not None and split in data.promoted.splits:
         labels = labels_as(data.promoted, data.labels, split)
-        if labels is not None:
-            references["promoted_labels"] = LabelReference(labels, data.promoted.splits[split].rows)
-    return references
+        _measure_drift(
+            data,
+            split,
+            found,
+            ("promoted_labels", promoted, labels),
+            ("promoted_lengths", promoted.characters),
+        )
 
 
-def label_drift(data: DerivedData, split: str, check: str, reference: LabelReference) -> dict[str, float]:
-    """Return the distances of the labels of a split from a reference.
+def _measure_drift(
+    data: DerivedData,
+    split: str,
+    found: LabelFindings,
+    of_labels: tuple[str, SplitProfile, Distribution | None],
+    of_lengths: tuple[str, Distribution],
+) -> None:
+    """Measure how far labels and lengths of a split are from a reference, by the names of their checks."""
+    current = data.raw[split]
+    check, reference, labels = of_labels
+    if current.is_labelled and labels is not None and not data.labels.has_classes:
+        _add_drift(data, found, check, ordered_distances(current.labels, labels))
+    elif current.is_labelled and labels is not None:
+        distances = label_distances(data, split, labels, reference.rows)
+        position = most_drifted(distances, data.params.validate_.drift.significance)
+        name = f"label {data.labels.class_names[position]!r}, " if len(distances) > 1 else ""
+        _add_drift(data, found, check, {"": distances[position]}, name)
+    lengths = current.columns.column("characters")
+    _add_drift(data, found, of_lengths[0], ordered_distances(lengths, of_lengths[1]))
 
-    Where a row has several labels, they are the distances of the label that has drifted most.
-    """
-    rule: DriftRule = getattr(data.params.validate_, check)
-    if not data.labels.has_classes:
-        return drift_columns(check, rule, data.raw[split].labels, reference.labels, ordered=True)
-    distances = label_distances(data, split, reference)
-    return significant_columns({check: distances[most_drifted(distances, rule.significance)]}, rule)
+
+def _add_drift(
+    data: DerivedData, found: LabelFindings, check: str, distances: Mapping[str, Distance], name: str = ""
+) -> None:
+    """Add distances, which are 0 if they are not significant, to findings; the words have all of them."""
+    titles = {"": "population stability index", "_ks": "Kolmogorov-Smirnov distance"}
+    for suffix, distance in distances.items():
+        is_significant = distance.p_value <= data.params.validate_.drift.significance
+        found.columns[f"{check}{suffix}"] = distance.value if is_significant else 0.0
+        noted = "" if is_significant else ", not significant"
+        found.words[f"{check}{suffix}"] = f"{name}{titles[suffix]} {distance.value:.4g}{noted}"
 
 
-def label_distances(data: DerivedData, split: str, reference: LabelReference) -> list[Distance]:
-    """Return the distance of each histogram of the labels of a split from its reference."""
+def ordered_distances(values: NDArray[Any], reference: Distribution) -> dict[str, Distance]:
+    """Return the distances of numbers from a reference, by the suffix of their column."""
+    counts = bin_counts(values[~np.isnan(values)], np.array(reference.edges))
+    expected = np.array(reference.counts)
+    return {"": population_stability(counts, expected), "_ks": kolmogorov_smirnov(counts, expected)}
+
+
+def label_distances(data: DerivedData, split: str, reference: Distribution, rows: int) -> list[Distance]:
+    """Return the distance of each histogram of the labels of a split from its reference of ``rows`` rows."""
     # a reference of other classes has one bin more
-    counts = np.zeros(len(reference.labels.counts), np.int64)
+    counts = np.zeros(len(reference.counts), np.int64)
     profile = data.profiles[split]
     if profile.labels is not None:
         counts[: len(profile.labels.counts)] = profile.labels.counts
     return population_stabilities(
         histograms(data.labels, counts, profile.rows),
-        histograms(data.labels, np.array(reference.labels.counts), reference.rows),
+        histograms(data.labels, np.array(reference.counts), rows),
     )
-
-
-def drift_notes(data: DerivedData, split: str) -> dict[str, list[str]]:
-    """Return which labels have drifted, by check, where each label is compared by itself."""
-    notes = {}
-    profile = data.profiles[split]
-    for check, reference in label_references(data, split).items():
-        rule: DriftRule = getattr(data.params.validate_, check)
-        if not data.labels.has_classes or profile.labels is None:
-            continue
-        distances = label_distances(data, split, reference)
-        if len(distances) == 1:
-            continue
-        lines = []
-        for position, name in enumerate(data.labels.class_names):
-            value, p_value = distances[position]
-            if value > rule.max_psi and p_value <= rule.significance:
-                share = percent(profile.labels.counts[position] / profile.rows)
-                before = percent(reference.labels.counts[position] / max(reference.rows, 1))
-                lines.append(f"label {quoted_name(name)}: {share} of the rows, {before} in the reference")
-        if lines:
-            notes[check] = shortened(lines)
-    return notes
-
-
-def length_drift(data: DerivedData, split: str, check: str, reference: Distribution) -> dict[str, float]:
-    """Return the distances of the lengths of a split, in characters, from a reference."""
-    rule: DriftRule = getattr(data.params.validate_, check)
-    lengths = data.raw[split].columns.column("characters")
-    return drift_columns(check, rule, lengths, reference, ordered=True)
-
-
-def drift_columns(
-    check: str, rule: DriftRule, values: Numbers, reference: Distribution, *, ordered: bool
-) -> dict[str, float]:
-    """Return the distances of values from a reference, by name, and what of them is significant.
-
-    The key of the check is the name of the population stability index; ``ordered`` numbers have a
-    Kolmogorov-Smirnov distance ``CHECK_ks``. ``significant_NAME`` is the distance, or 0 if it is not
-    significant.
-    """
-    counts = bin_counts(values[~np.isnan(values)], np.array(reference.edges))
-    expected = np.array(reference.counts)
-    distances = {check: population_stability(counts, expected)}
-    if ordered:
-        distances[f"{check}_ks"] = kolmogorov_smirnov(counts, expected)
-    return significant_columns(distances, rule)
-
-
-def significant_columns(distances: Mapping[str, Distance], rule: DriftRule) -> dict[str, float]:
-    """Return distances by name, and as ``significant_NAME`` the distance, or 0 if it is not significant."""
-    values_by_name = {}
-    significant = {}
-    for name, distance in distances.items():
-        values_by_name[name] = distance.value
-        is_significant = distance.p_value <= rule.significance
-        significant[f"significant_{name}"] = distance.value if is_significant else 0.0
-    return values_by_name | significant
 
 
 def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
@@ -499,9 +426,6 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     Labels are counted by class, or binned at percentiles for a regression.
     """
     distribution = None
-    figures = None
-    if split.is_labelled:
-        figures = label_figures(labels, split.labels) or None
     if split.is_labelled and not labels.has_classes:
         distribution = Distribution.of_numbers(split.labels.astype(np.float64))
     elif split.is_labelled:
@@ -511,7 +435,6 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     return SplitProfile(
         rows=split.rows,
         labels=distribution,
-        label_figures=figures,
         characters=Distribution.of_numbers(split.columns.column("characters")),
         words=Words(hashes=hashes, known=split.vocabulary.coverage(words)),
     )

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders
 
+from stages.validate.checks import percent
 from stages.validate.columns import (
     Arrays,
     RowNumbers,
@@ -27,17 +28,33 @@ from stages.validate.columns import (
     read_batches,
 )
 from tuneline.analysis.ragged_array import RaggedArray
+from tuneline.core.base_source import BaseSource
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
-from tuneline.params import Params, RunParams, TokenizeParams
+from tuneline.model.text_lengths import Reading, TextLengths, measure_texts
+from tuneline.model.tokenizer import checkpoint_limit
+from tuneline.params import Params, RunParams
+from tuneline.paths import BASE_RECORD, BASE_TOKENIZER
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
 
 CONTINUATION = "##"
 """What WordPiece writes before a token that continues a word, if no token is before it."""
+DECODED_ROWS = 200
+"""Rows of a split that are decoded."""
+DECODED_TOKENS = 4
+"""Tokens that are decoded at a time."""
+LEAST_DECODED = 0.9
+"""Share of the characters that must be those of the text: normalizers replace some."""
+MEASURED_ROWS = 2_000
+"""Rows of a split whose texts are tokenized again at most."""
+MEASURED_CHARACTERS = 20_000_000
+"""Characters of them, about: some seconds."""
+WHOLE_SHARE = 0.99
+"""Share of the rows that a larger ``max_length`` shall read whole."""
 
 
 @dataclass(frozen=True)
@@ -112,21 +129,18 @@ def decoding_matches(
     The result has the shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out
     of the sample.
     """
-    rows = evenly_spaced(tokenized.rows, params.validate_.decoded_text.rows)
-    decoder = Decoder(load_plain_tokenizer(tokenizer), vocabulary, params.tokenize)
+    rows = evenly_spaced(tokenized.rows, DECODED_ROWS)
+    decoder = load_plain_tokenizer(tokenizer)
+    if isinstance(decoder.decoder, decoders.WordPiece):
+        decoder.decoder = decoders.WordPiece(cleanup=False)  # cleanup turns "do not" into "don't"
     ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
-    lengths = [[len(row_ids)] for row_ids in ids]  # of the inputs of each row
-    if WINDOW_LENGTHS in tokenized.schema.names:
-        lengths = tokenized.take(rows, [WINDOW_LENGTHS])[WINDOW_LENGTHS].to_pylist()
     columns = [raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns]
 
     result = np.full(tokenized.rows, np.nan)
-    for row, row_ids, row_lengths, *texts in zip(rows, ids, lengths, *columns, strict=True):
-        row_texts = [text or "" for text in texts]
-        if len(row_lengths) == 1:
-            result[row] = decoder.matches(row_ids, row_texts)
-        else:
-            result[row] = decoder.windows_match(row_ids, row_lengths, row_texts)
+    for row, row_ids, *texts in zip(rows, ids, *columns, strict=True):
+        text = "".join(comparable(text or "") for text in texts)
+        is_whole = len(row_ids) < params.tokenize.max_length
+        result[row] = is_decoded(row_ids, text, decoder, vocabulary, is_whole)
     return result
 
 
@@ -135,100 +149,31 @@ def evenly_spaced(total: int, number: int) -> RowNumbers:
     return np.unique(np.linspace(0, max(total - 1, 0), min(number, total)).astype(np.int64))
 
 
-class Decoder:
-    """Compares rows of ids with their texts. Rows of ``max_length`` may have lost tokens."""
+def is_decoded(
+    ids: Sequence[int], text: str, decoder: Tokenizer, vocabulary: Vocabulary, is_whole: bool
+) -> bool:
+    """Return True if ids decode to a text, of which a row that is not whole may have lost parts.
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, params: TokenizeParams) -> None:
-        self._tokenizer = tokenizer
-        self._vocabulary = vocabulary
-        self._params = params
-        if isinstance(tokenizer.decoder, decoders.WordPiece):
-            tokenizer.decoder = decoders.WordPiece(cleanup=False)  # cleanup turns "do not" into "don't"
-
-    def matches(self, ids: Sequence[int], texts: Sequence[str]) -> bool:
-        """Return True if the ids decode to the texts.
-
-        An unknown token matches any text. If the row may be truncated, its segments need only match the
-        starts of the texts, or only their ends; if its middle may be cut out, both of them.
-        """
-        parts = self._parts(ids)
-        segments = list(map(self._pieces, parts))
-        required = list(map(comparable, texts))
-        if len(ids) < self._params.max_length:
-            return pieces_match(_joined(segments), "".join(required))
-
-        # without a special token between them, the end of the truncated first text is unknown
-        if len(segments) != len(required):
-            return True
-        if self._params.long_text == "head_tail":
-            return all(map(pieces_match, map(self._head_and_tail, parts), required))
-        pairs = list(zip(segments, required, strict=True))
-        if all(pieces_match(pieces, text, to_end=False) for pieces, text in pairs):
-            return True
-        return all(pieces_match(pieces, text, from_start=False) for pieces, text in pairs)
-
-    def windows_match(self, ids: Sequence[int], lengths: Sequence[int], texts: Sequence[str]) -> bool:
-        """Return True if each window of a row decodes to parts of the texts.
-
-        The first window has the starts of the texts, and the last one their ends. If the row may be
-        truncated, only one of both need be so.
-
-        Args:
-            ids: Token ids of all windows, one after the other.
-            lengths: Tokens of each window.
-            texts: The texts of the row.
-        """
-        required = list(map(comparable, texts))
-        has_starts = True
-        has_ends = True
-        first = 0
-        for number, length in enumerate(lengths):
-            segments = list(map(self._inner_pieces, self._parts(ids[first : first + length])))
-            first += length
-            if len(segments) != len(required):  # without a special token between them
-                continue
-            pairs = list(zip(segments, required, strict=True))
-            if not all(pieces_match(pieces, text, from_start=False, to_end=False) for pieces, text in pairs):
-                return False
-            if number == 0:
-                has_starts = all(pieces_match(pieces, text, to_end=False) for pieces, text in pairs)
-            if number == len(lengths) - 1:
-                has_ends = all(pieces_match(pieces, text, from_start=False) for pieces, text in pairs)
-        if len(ids) < self._params.max_length * self._params.windows.max_windows:
-            return has_starts and has_ends
-        return has_starts or has_ends
-
-    def _parts(self, ids: Sequence[int]) -> list[list[int]]:
-        """Return the ids between special tokens: the ids of the texts."""
-        parts = []
-        for special, run in groupby(ids, key=lambda token: token in self._vocabulary.special_ids):
-            if not special:
-                parts.append(list(run))
-        return parts
-
-    def _head_and_tail(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of the start and of the end of a text, between which tokens may be cut out."""
-        head = round(self._params.head_share * len(ids))
-        return self._pieces(ids[:head]) + self._inner_pieces(ids[head:])
-
-    def _inner_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the pieces of a part of a text that may begin within a word."""
-        pieces = self._pieces(ids)
-        first_token = self._tokenizer.id_to_token(ids[0]) if ids else None
-        if first_token is not None and first_token.startswith(CONTINUATION):
-            pieces[0] = pieces[0].removeprefix(CONTINUATION)
-        return pieces
-
-    def _pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the texts between runs of unknown tokens, one more than there are runs."""
-        unknown = self._vocabulary.unknown_id
-        pieces = [""]
-        for is_unknown, run in groupby(ids, key=lambda token: token == unknown):
-            if is_unknown:
-                pieces.append("")
-            else:
-                pieces[-1] = comparable(self._tokenizer.decode(list(run), skip_special_tokens=False))
-        return pieces
+    The ids between special and unknown tokens are decoded a few at a time. The text must have nearly all of
+    what they decode to: not where the middle of a text was cut out, or two windows meet.
+    """
+    pieces = []
+    has_unknown = False
+    for is_text, run in groupby(ids, key=lambda token: token not in vocabulary.special_ids):
+        tokens = list(run)
+        has_unknown |= vocabulary.unknown_id in tokens
+        if not is_text:
+            continue
+        for is_known, known in groupby(tokens, key=lambda token: token != vocabulary.unknown_id):
+            part = list(known)
+            for first in range(0, len(part) if is_known else 0, DECODED_TOKENS):
+                piece = decoder.decode(part[first : first + DECODED_TOKENS], skip_special_tokens=False)
+                pieces.append(comparable(piece.removeprefix(CONTINUATION)))
+    decoded = sum(map(len, pieces))
+    found = sum(len(piece) for piece in pieces if piece in text)
+    if is_whole and not has_unknown and decoded < LEAST_DECODED * len(text):
+        return False
+    return found >= LEAST_DECODED * decoded
 
 
 def comparable(text: str) -> str:
@@ -243,36 +188,6 @@ def comparable(text: str) -> str:
         if unicodedata.category(character)[0] not in "MC":  # marks, such as accents; control characters
             characters.append(character)
     return "".join(characters)
-
-
-def pieces_match(pieces: Sequence[str], text: str, from_start: bool = True, to_end: bool = True) -> bool:
-    """Return True if ``text`` consists of ``pieces`` in order, with any text between them.
-
-    Text before the first piece is allowed without ``from_start``, and text after the last one without
-    ``to_end``.
-    """
-    end = 0
-    for number, piece in enumerate(pieces):
-        is_last = number == len(pieces) - 1
-        if number == 0 and from_start:
-            start = 0 if text.startswith(piece) else -1
-        elif is_last and to_end:
-            start = text.rfind(piece, end)
-        else:
-            start = text.find(piece, end)
-        if start < 0:
-            return False
-        end = start + len(piece)
-    return not to_end or end == len(text)
-
-
-def _joined(segments: list[list[str]]) -> list[str]:
-    """Join the pieces of all segments; the last piece of one continues in the first piece of the next."""
-    joined = [""]
-    for pieces in segments:
-        joined[-1] += pieces[0]
-        joined += pieces[1:]
-    return joined
 
 
 def derive_columns(source: SplitReader, vocabulary: Vocabulary, task: Task, folder: Path) -> None:
@@ -368,3 +283,82 @@ def model_input_lengths(batch: pa.RecordBatch, ids: RaggedArray) -> RaggedArray:
         if windows.lengths.all() and np.array_equal(tokens, ids.lengths):
             return windows
     return RaggedArray(ids.lengths, np.ones_like(ids.lengths))
+
+
+def whole_lengths(
+    raw: SplitReader, mean_characters: float, text_columns: Sequence[str], tokenizer: Path
+) -> TextLengths:
+    """Count the tokens of whole rows of a split, evenly spaced: the tokenized rows lack what was cut."""
+    affordable = max(int(MEASURED_CHARACTERS / max(mean_characters, 1)), 1)
+    rows = evenly_spaced(raw.rows, min(MEASURED_ROWS, affordable))
+    counting = load_plain_tokenizer(tokenizer)
+    counting.encode_special_tokens = True  # a special token that stands in a text is text
+    contents = []
+    for name in text_columns:
+        texts = [text or "" for text in raw.take(rows, [name])[name].to_pylist()]
+        contents.append(measure_texts(counting, texts, str(tokenizer), None).tokens)
+    special_tokens = counting.num_special_tokens_to_add(is_pair=len(text_columns) > 1)
+    return TextLengths.of_texts(contents, special_tokens)
+
+
+def model_limit(base: Path) -> int | None:
+    """Return the tokens that the checkpoint in a folder takes; ``None``: any number."""
+    if BaseSource.read(base / BASE_RECORD.name).checkpoint is None:
+        return None
+    return checkpoint_limit(base / BASE_TOKENIZER.name)
+
+
+def truncation_notes(lengths: TextLengths, params: Params, limit: int | None, options: bool) -> list[str]:
+    """Return what the model does not read of rows and, with ``options``, what would read more.
+
+    Args:
+        lengths: Lengths of a sample of a split.
+        params: All parameters.
+        limit: Tokens that the model takes; ``None``: any number.
+        options: True for the split that is trained on.
+    """
+    tokenize = params.tokenize
+    windows = tokenize.windows
+    now = lengths.cut(tokenize.max_length)
+    long_rows = now.incomplete
+    if tokenize.long_text == "windows":
+        now = lengths.windowed(tokenize.max_length, windows.stride, windows.max_windows)
+    if not long_rows:
+        return []
+    notes = [
+        f"{percent(long_rows)} of the rows are longer than {tokenize.max_length:,} tokens; the model does not"
+        f" read {percent(now.lost)} of all tokens."
+    ]
+    if not options or not now.incomplete:
+        return notes
+
+    # longer inputs, windows, or both ends
+    needed = int(np.quantile(lengths.tokens, WHOLE_SHARE, method="inverted_cdf"))
+    longer = -(-needed // 8) * 8
+    if limit is not None:
+        longer = min(longer, limit)
+    if longer > tokenize.max_length:
+        setting = f"tokenize.long_text=truncate tokenize.max_length={longer}"
+        if params.model.checkpoint is None:
+            setting += f" model.config.max_position_embeddings={longer}"
+        notes.append(f"{setting} {_effect(lengths.cut(longer), now)} at least: attention grows faster.")
+    enough = lengths.enough_windows(tokenize.max_length, windows.stride)
+    has_more = tokenize.long_text != "windows" or enough > windows.max_windows
+    if has_more and lengths.allows_windows(tokenize.max_length, windows.stride):
+        reading = lengths.windowed(tokenize.max_length, windows.stride, enough)
+        notes.append(
+            f"tokenize.long_text=windows tokenize.windows.max_windows={enough} {_effect(reading, now)}."
+        )
+    if tokenize.long_text == "truncate":
+        notes.append(
+            "tokenize.long_text=head_tail reads the beginning and the end of each text, in the same time."
+        )
+    return notes
+
+
+def _effect(reading: Reading, now: Reading) -> str:
+    """Return what is lost of the tokens in another way, and the factor of time."""
+    lost = "reads all tokens"
+    if reading.incomplete:
+        lost = f"reads all but {percent(reading.lost)} of the tokens"
+    return f"{lost}, in {reading.processed / now.processed:.1f} times the time"

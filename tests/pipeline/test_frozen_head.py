@@ -28,7 +28,7 @@ def test_frozen_head_is_published_reported_and_compared_like_any_other_model(tmp
         {"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5}
     )  # random weights
     project.set_params(
-        {"validate.unknown_rate.max": 1.0, "validate.truncation_rate.max": 1.0}
+        {"validate.unknown_rate": 1.0, "validate.truncation_rate": 1.0}
     )  # it knows a few words only
     assert sorted(stages_run(project.run("dvc", "repro").stdout)) == project.stages()
     project.commit("Frozen")

@@ -39,7 +39,7 @@ def test_modernbert_reads_whole_texts_without_windows(tmp_path):
             "train.max_steps": 4,
             "model.head": None,
             "evaluate.behaviour": None,
-            "validate.unknown_rate.max": 1.0,
+            "validate.unknown_rate": 1.0,
             "compare.int8.min_agreement": 0.5,  # random weights
             "compare.int8.max_metric_drop": 0.5,
         }

@@ -74,26 +74,3 @@ def _(task: Multilabel, labels: Labels) -> float:
     if not sets.size:
         return 0.0
     return float(max(sets.mean(axis=0).max(), (~sets.any(axis=1)).mean()))
-
-
-@singledispatch
-def label_figures(_task: Task, labels: Labels) -> dict[str, float]:  # noqa: ARG001
-    """Return figures of the labels of a split, by name; empty if the counts of ``bins`` say all."""
-    return {}
-
-
-@label_figures.register(Multilabel)
-def _(task: Multilabel, labels: Labels) -> dict[str, float]:
-    """Return the cardinality and density of the sets, and the share of the rows without a label.
-
-    Tsoumakas & Katakis, "Multi-Label Classification: An Overview", 2007, section 4.
-    """
-    sets = labels[task.valid(labels)] == 1
-    if not sets.size:
-        return {}
-    cardinality = float(sets.sum(axis=1).mean())
-    return {
-        "labels_per_row": cardinality,
-        "label_density": cardinality / task.outputs,
-        "rows_without_label": float((~sets.any(axis=1)).mean()),
-    }

@@ -53,10 +53,6 @@ MIGRATIONS: Mapping[str, Callable[[Any], Changes]] = {
     "train.keep_checkpoints": _moved_to("run.keep_checkpoints"),
     "train.trackers": _moved_to("run.trackers"),
     "data.drop_incomplete": _bad_rows,
-    # similarity had another meaning when only some rows were compared, and max belongs to it
-    "validate.near_duplicates.rows": _set_to_default(
-        "validate.near_duplicates.max", "validate.near_duplicates.similarity"
-    ),
     "compare.close": _set_to_default("compare.close_rmse"),
 }
 """Keys that were renamed or replaced, each with the function that makes the values of the new keys."""

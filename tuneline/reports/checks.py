@@ -49,11 +49,9 @@ class CheckEntry(Record):
     allowed: str
     """The limit, in words."""
     rows: int | None
-    """Number of checked rows; ``None`` for an expectation of a whole column or table."""
+    """Number of checked rows; ``None`` for a measurement."""
     failing: int | None
     """Number of violating rows, likewise."""
-    observed: Any
-    """Observed value, for an expectation of a whole column or table."""
     expectation: Mapping[str, Any]
     """Type and arguments of the expectation of Great Expectations."""
     worst: Sequence[Violation]
@@ -85,12 +83,9 @@ class Checks(Record):
     not_run: Sequence[str]
     """Keys of checks that do not apply to this data."""
     raw_sha256: Mapping[str, str] = {}
-    """SHA-256 of the checked files of ``data/raw``, by split: other files have other rows.
-
-    Empty in older records.
-    """
+    """SHA-256 of the checked files of ``data/raw``, by split: other files have other rows."""
     checks: Sequence[CheckEntry]
-    """In the order of params.yaml, then of the splits."""
+    """In the order of the table of checks, then of the splits."""
 
 
 def _consistent(distribution: Distribution) -> Distribution:
@@ -122,8 +117,6 @@ class SplitProfile(Record):
     rows: int
     labels: Histogram | None
     """Rows per class id, or the distribution of regression targets; ``None`` for a split without labels."""
-    label_figures: Mapping[str, Number] | None = OMITTED
-    """Several labels per row: mean number, its share of all labels, and share of the rows without any."""
     characters: Histogram
     """Distribution of the rows' lengths in characters."""
     words: Words

@@ -57,7 +57,7 @@ def test_new_data_are_checked_against_productions_data(served, project):
 
     # A third of the rows, which must be at least half by default.
     fewer = train(
-        overrides=["data.sample.rows=240", "validate.promoted_rows.severity=error"], return_state=True
+        overrides=["data.sample.rows=240", "+validate.severity.promoted_rows=error"], return_state=True
     )
     assert fewer.is_failed()
     assert "promoted_rows, train" in fewer.message

@@ -69,7 +69,7 @@ def test_no_ticket_of_validation_or_test_resembles_one_of_an_earlier_split(ticke
         ]
         words_of_splits.append([EncodedWords.of(words([normalized(column) for column in columns]))])
         keys_of_splits.append(unordered_row_keys([text_keys(column) for column in columns]))
-    similarity = params().validate_.near_duplicates.similarity
+    similarity = params().validate_.near_duplicate_similarity
     _, validation, test = find_near_duplicates(words_of_splits, keys_of_splits, similarity)
 
     # A row that resembles none has the origin -1.

@@ -1,18 +1,25 @@
+"""Results of Great Expectations: counts, the worst rows, files of rows, crashes."""
+
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-
-def test_failed_warning_is_not_an_error(data, check):
-    data.raw["train"]["two"][3] += "\x07"
-    results = check(data, only=["control_characters"])
-    assert (len(results.warnings), len(results.errors)) == (1, 0)
-
-
-def test_severity_of_a_check_is_a_parameter(data, check):
-    data.set_params(lambda values: values["validate"]["control_characters"].update(severity="error"))
-    data.raw["train"]["two"][3] += "\x07"
-    results = check(data, only=["control_characters"])
-    assert (len(results.warnings), len(results.errors)) == (0, 1)
+from stages.validate import expectations
+from stages.validate.checks import CHECK_TABLE, Table
+from stages.validate.columns import write_columns
+from stages.validate.expectations import (
+    MAX_CHARACTERS,
+    batch_definition,
+    check_tables,
+    excerpt,
+    run_expectations,
+    write_row_files,
+)
+from stages.validate.tables import derive_tables
+from tests.stages.validate.conftest import failed_result
+from tests.stages.validate.data import Data
+from tuneline.params.validate import ValidateParams
+from tuneline.tasks import Classification
 
 
 @pytest.mark.parametrize(("split", "passes"), [("validation", True), ("test", False), ("train", False)])
@@ -29,11 +36,139 @@ def test_partly_labelled_split_fails(data, check):
     assert "label_set" in {result.check for result in check(data, only=["label_set"]).errors}
 
 
-def test_metrics_are_flat_finite_and_per_split(data, check):
+def test_metrics_are_flat_and_finite(data, check):
     metrics = check(data).record.metrics
-    assert metrics["train_rows"] == 200
-    assert metrics["test_leakage_rate"] == 0
-    assert metrics["validation_near_duplicate_rate"] == 0
-    assert metrics["train_imbalance"] == pytest.approx(0.5, abs=0.02)
-    assert 0 < metrics["test_vocabulary_overlap"] <= 1
+    assert metrics["test_leakage_rate"] == metrics["validation_near_duplicate_rate"] == 0
+    assert 0.5 < metrics["train_label_auc"] <= 1
     assert all(np.isfinite(value) for value in metrics.values())
+
+
+def test_result_counts_rows_and_lists_the_worst_first(data, check):
+    for row, times in ((3, 1), (7, 4), (9, 2)):
+        data.raw["train"]["two"][row] += "\x07" * times
+    result = failed_result(check(data, only=["control_characters"]))
+    assert result.found == "3 of 200 rows (1.5 %)"
+    assert sorted(row.number for row in result.worst) == [3, 7, 9]
+    assert result.worst[1].values == {"control_characters": 4}
+    assert result.worst[1].texts["two"].endswith("\\u0007" * 4)
+
+
+def test_leak_names_the_row_that_it_repeats(data, check):
+    for row in (10, 20):
+        for name in data.columns:
+            data.raw["test"][name][row] = data.raw["validation"][name][row + 1]
+    data.tokenize()
+    result = failed_result(check(data, only=["leakage"]))
+    assert [row.number for row in result.worst] == [10, 20]
+    assert result.worst[0].like.startswith(f"validation, row 11: {data.raw['validation']['one'][11]}"[:100])
+
+
+def test_crashed_check_is_an_error_whatever_its_severity(data, check, monkeypatch):
+    """Great Expectations turns an exception into a result, which must never count as passed."""
+
+    def crash(*_, **__):
+        raise ZeroDivisionError("a bug in the check")
+
+    monkeypatch.setattr("great_expectations.expectations.core.ExpectColumnValuesToBeBetween._validate", crash)
+    data.set_params(lambda values: values["validate"].update(severity={"row_count": "warning"}))
+    results = check(data, only=["row_count"])
+    assert {(entry.check, entry.status, entry.severity) for entry in results.errors} == {
+        ("row_count", "crashed", "warning")
+    }
+    assert "a bug in the check" in results.errors[0].found
+
+
+def test_missing_result_is_an_error_and_not_a_pass(tmp_path, monkeypatch):
+    columns = write_columns(tmp_path / "columns.parquet", {"content_tokens": np.array([1, 7])})
+    monkeypatch.setattr(
+        "great_expectations.datasource.fluent.interfaces.Batch.validate", lambda *_, **__: Nothing
+    )
+    with pytest.raises(ValueError, match="empty_rows"):
+        run_expectations(Table("tokenized", "train", columns), ValidateParams(), batch_definition())
+
+
+class Nothing:
+    results = ()
+
+
+def test_results_of_parts_are_those_of_the_whole(tmp_path):
+    tokens = np.array([1, 0, 9, 0, 4, np.nan])
+    columns = write_columns(tmp_path / "columns.parquet", {"content_tokens": tokens})
+    table = Table("tokenized", "train", columns)
+    for at_most in (2, 100):
+        (outcome,) = run_expectations(table, ValidateParams(), batch_definition(), at_most)
+        assert (outcome.rows, outcome.failing.tolist(), outcome.status) == (5, [1, 3], "failed")
+        assert outcome.type == "expect_column_values_to_be_between"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that checks data and returns the rows of each file."""
+
+    def run(data: Data) -> dict[str, list[dict]]:
+        derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
+        write_row_files(tmp_path / "rows", check_tables(derived).outcomes, derived.raw, data.columns)
+        return {path.stem: pq.read_table(path).to_pylist() for path in (tmp_path / "rows").glob("*.parquet")}
+
+    return run
+
+
+def copy_row(data: Data, source: tuple[str, int], target: tuple[str, int]) -> None:
+    for name in data.columns:
+        data.raw[target[0]][name][target[1]] = data.raw[source[0]][name][source[1]]
+
+
+def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monkeypatch):
+    monkeypatch.setattr("tuneline.core.tables.ROW_GROUP", 7)  # of the raw files
+    monkeypatch.setattr(expectations, "ROW_GROUP", 4)
+    data.columns = ("row", "two")  # a text column with the name of a column of the file
+    for columns in data.raw.values():
+        columns["row"] = columns.pop("one")
+    data.set_params(lambda values: values["data"].update(text_columns=["row", "two"]))
+    copy_row(data, ("train", 5), ("train", 9))  # 2 of 200 rows: within the limit of duplicates
+    copy_row(data, ("train", 6), ("train", 13))  # with another label: a conflict
+    copy_row(data, ("validation", 2), ("test", 4))
+    noisy = range(20, 50, 3)
+    for row in noisy:  # more than the five rows of the report
+        data.raw["train"]["two"][row] += "\x07" * (row - 19)
+    data.raw["train"]["row"][51], data.raw["train"]["two"][52] = None, "  "
+    data.labels = Classification(("no", "yes", "No"))
+    data.tokenize()
+    rows = write(data)
+    assert rows["leakage"] == [
+        {"split": "test", "row": 4, "row_": data.raw["test"]["row"][4], "two": data.raw["test"]["two"][4],
+         "reason": "repeats validation row 2", "other_split": "validation", "other_row": 2},
+    ]  # fmt: skip
+    assert [(row["row"], row["other_row"], row["reason"]) for row in rows["duplicates"]] == [
+        (9, 5, "repeats train row 5"),
+        (13, 6, "repeats train row 6"),
+    ]
+    conflicts = [(row["row"], row["other_split"], row["other_row"]) for row in rows["conflicting_labels"]]
+    assert conflicts == [(6, "train", 13), (13, "train", 6)]
+    assert [(row["split"], row["row"], row["two"], row["reason"]) for row in rows["control_characters"]] == [
+        ("train", row, data.raw["train"]["two"][row], f"control characters {row - 19}") for row in noisy
+    ]
+    assert [(row["row"], row["row_"]) for row in rows["missing_values"]] == [(51, None)]
+    assert [(row["row"], row["two"]) for row in rows["blank_in_pair"]] == [(52, "  ")]
+    assert {(row["split"], row["reason"]) for row in rows["class_names"]} == {
+        (split, "class 'No'") for split in data.raw
+    }
+    assert "label_set" not in rows, "a check without violating rows has no file"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, "(missing)"),
+        ("line\nline", "line\\u000aline"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("x" * (MAX_CHARACTERS + 1), "x" * MAX_CHARACTERS + "…"),
+    ],
+    ids=["missing", "line end", "writing direction", "too long"],
+)
+def test_excerpt_is_one_printable_line_of_limited_length(text, expected):
+    assert excerpt(text) == expected
+
+
+def test_every_check_says_what_to_do():
+    assert all(check.title and check.hint for check in CHECK_TABLE.values())

@@ -82,7 +82,7 @@ def test_valid_data_gives_report_and_metrics(valid, valid_project):
     assert json.loads((valid_project / "reports/checks/checks.json").read_text())["passed"]
     assert (valid_project / "reports/checks/index.html").exists()
     assert (valid_project / "reports/checks/passed").exists()
-    assert json.loads((valid_project / "metrics/validate.json").read_text())["train_rows"] == 200
+    assert json.loads((valid_project / "metrics/validate.json").read_text())["warnings"] == 0
 
 
 def test_second_run_writes_identical_bytes(valid_project):
@@ -134,7 +134,7 @@ def test_promoted_profile_is_compared_if_it_exists(valid_project):
     shutil.copy("reports/checks/profile.json", REFERENCE_PROFILE)
     main()
     assert json.loads((valid_project / "reports/checks/checks.json").read_text())["not_run"] == []
-    assert json.loads((valid_project / "metrics/validate.json").read_text())["train_promoted_rows"] == 1
+    assert json.loads((valid_project / "metrics/validate.json").read_text())["train_promoted_label_psi"] == 0
 
 
 def divide(folder: Path, rows: int) -> None:

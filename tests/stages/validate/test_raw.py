@@ -43,16 +43,16 @@ def test_scalar_columns_count_characters_of_both_texts(read):
         "visible_characters": [6, 4, 2],  # a missing text counts as a visible one
         "visible_of_shorter": [3, 1, 1],
         "labels": [0, 1, 1],
-        "beyond_ascii": [False, True, False],
+        "valid_label": [1, 1, 1],
         "is_header": [False, False, False],
     }
 
 
 def test_row_keys_are_equal_for_equal_texts_and_unordered_keys_for_swapped_ones(read):
     split = read(["Hello", "hello ", "world"], ["world", "World", "hello"], [0, 0, 0])
-    first, same, swapped = (split.keys[row].tolist() for row in range(3))
+    first, same, swapped = (split.columns.column("key")[row] for row in range(3))
     assert first == same != swapped
-    assert len(np.unique(split.unordered_keys, axis=0)) == 1
+    assert len(np.unique(split.columns.column("unordered_key"), axis=0)) == 1
 
 
 def test_vocabulary_counts_the_words_of_all_rows(read):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stages.validate.expectations import check_tables
-from stages.validate.report import class_shares, data_overview, index_page, write_checks
+from stages.validate.report import data_overview, index_page, write_checks
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
 from tuneline.analysis.drift import Distribution
@@ -83,12 +83,6 @@ def test_bidirectional_controls_in_texts_are_escaped(pages):
     assert not any("\u202e" in page.text for page in pages.values())
 
 
-def test_markup_in_column_and_label_names_is_escaped_in_data_docs(folder):
-    """Great Expectations shows unexpected columns as values."""
-    for path in (folder / "data_docs").glob("*.html"):
-        assert not re.search(r"<u>two|<s>yes", path.read_text(encoding="utf-8")), path
-
-
 def test_every_link_leads_to_a_file_of_the_report(folder, pages):
     for name, page in pages.items():
         for link in page.links:
@@ -108,7 +102,7 @@ def test_pages_load_nothing_from_the_network(folder):
 def test_page_has_failed_checks_with_counts_and_hints(pages):
     text = " ".join(pages["index.html"].text.split())
     assert "The data can be used for training 1 warning" in text
-    assert "control_characters, train 1 of 200 rows (0.5 %) Allowed: at most 0 %." in text
+    assert "control_characters, train 1 of 200 rows (0.5 %) Allowed: no row." in text
     assert "What to do:" in text
 
 
@@ -119,8 +113,6 @@ def test_page_has_failed_checks_first_and_folds_the_passed_ones(folder):
         "failed",
         "data",
         "passed",
-        "metrics",
-        "expectations",
     ]
     assert "control_characters, train</h3>" in shown
     assert "<code>blank_text</code>" not in shown
@@ -139,7 +131,7 @@ def test_page_has_the_distributions_of_lengths_and_labels_by_split(folder, pages
 def test_notes_are_shown_also_of_a_passed_check(tmp_path):
     data = good_data()
     derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
-    table = next(table for table in derived.tables if table.name == "raw-train")
+    table = next(table for table in derived.tables if (table.kind, table.split) == ("raw", "train"))
     derived.tables[derived.tables.index(table)] = replace(
         table, notes={"duplicates": ["a <b>word</b> \u202e"]}
     )
@@ -149,14 +141,6 @@ def test_notes_are_shown_also_of_a_passed_check(tmp_path):
     assert "train: a <b>word</b> \\u202e" in text
     entry = next(one for one in results.record.checks if one.check == "duplicates" and one.split == "train")
     assert (entry.status, list(entry.notes)) == ("passed", ["a <b>word</b> \\u202e"])
-
-
-def test_many_classes_share_one_row():
-    names = [f"class {number}" for number in range(30)]
-    shares = class_shares(names, {"train": Distribution.of_classes(np.arange(30).repeat(range(1, 31)), 30)})
-    assert [share.name for share in shares[:2]] == ["class 29", "class 28"]
-    assert (len(shares), shares[-1].name, shares[-1].rows) == (21, "10 other classes", {"train": 55})
-    assert sum(share.fractions["train"] for share in shares) == pytest.approx(1)
 
 
 def test_regression_has_a_histogram_of_its_targets():
@@ -204,9 +188,6 @@ def test_wrong_columns_are_escaped(tmp_path):
     data = data_with_markup()
     del data.tokenized["test"]["token_type_ids"]
     data.params = good_data().params  # expects the column "two"
-    folder = report(data, tmp_path)
-    page = (folder / "data_docs/columns-test.html").read_text(encoding="utf-8")
-    assert "raw &amp;lt;u&amp;gt;two" in page or "raw &lt;u&gt;two" in page
+    page = (report(data, tmp_path) / "index.html").read_text(encoding="utf-8")
     assert "<u>two" not in page
-    assert "<u>two" not in (folder / "index.html").read_text(encoding="utf-8")
-    assert "raw <u>two</u>: string" in Page((folder / "index.html").read_text(encoding="utf-8")).text
+    assert "raw <u>two</u>: string" in Page(page).text

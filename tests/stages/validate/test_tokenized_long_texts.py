@@ -99,7 +99,7 @@ def change_windows(table, row: int, change) -> None:
 
 def test_fault_of_one_window_fails_the_check_of_its_row(check):
     data = long_data("windows", single=True)
-    data.set_params(lambda values: values["validate"]["decoded_text"].update(max=0.0))
+    data.set_params(lambda values: values["validate"].update(decoded_text=0.0))
     faults = {
         "special_tokens": drop_special_token,
         "max_length": lengthen_window,

@@ -16,6 +16,7 @@ from tuneline.analysis.text import same_text_keys
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
 from tuneline.params import Params
+from tuneline.params.validate import ERROR_CHECKS, WARNING_CHECKS
 from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.readers.rows import nearest
 from tuneline.reports.checks import Checks
@@ -57,7 +58,7 @@ class ViolatingRows:
         Raises:
             StageError: There is no such check, or it has not run on this data.
         """
-        checks = list(dict(params.validate_))
+        checks = ERROR_CHECKS + WARNING_CHECKS
         if check not in checks:
             raise StageError(
                 f"--check: {check!r} is not a data check{nearest(check, checks)}.",

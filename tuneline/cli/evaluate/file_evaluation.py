@@ -345,7 +345,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
         phase("independent rows")
-        clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicates.similarity)
+        clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicate_similarity)
         predictions = ReportedPredictions(file.labels, logits, schema, clusters)
         evaluation = evaluate_predictions(
             predictions,

@@ -132,7 +132,7 @@ class TextSample:
         columns = []
         for batches in zip(*self.columns, strict=True):
             columns.append(pa.concat_arrays(batches).filter(pa.array(chosen)))
-        similarity = ValidateParams().near_duplicates.similarity
+        similarity = ValidateParams().near_duplicate_similarity
         return cluster_texts(columns, similarity, hashes if self.grouped else None)
 
 

@@ -108,11 +108,11 @@ def warnings_of_plan(plan: Plan, params: Params) -> list[str]:
             f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null"
             " to use all."
         )
-    least = params.validate_.rows.min
+    least = params.validate_.min_rows
     small = [split for split in SPLITS if plan.counts[split].rows < least]
     if small:
         warnings.append(
-            f"! {' and '.join(small)}: fewer than {least} rows (validate.rows.min), so the data checks will"
+            f"! {' and '.join(small)}: fewer than {least} rows (validate.min_rows), so the data checks will"
             " fail."
         )
     return warnings + class_warnings(plan)

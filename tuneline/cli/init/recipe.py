@@ -344,7 +344,7 @@ def fine_tuning_epochs(rows: int, steps_per_epoch: int, fewest_steps: int) -> in
 
 def language_reasons(lengths: Lengths, params: Params) -> list[str]:
     """Return a warning if the checkpoint does not know the language of the texts."""
-    if lengths.unknown <= params.validate_.unknown_rate.max:
+    if lengths.unknown <= params.validate_.unknown_rate:
         return []
     return [
         f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will"
@@ -579,7 +579,7 @@ def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int 
 
 
 def truncation_rate(long_texts: LongTexts, plan: Plan, params: Params) -> tuple[dict[str, Any], list[str]]:
-    """Return a larger ``validate.truncation_rate.max`` and the reason.
+    """Return a larger ``validate.truncation_rate`` and the reason.
 
     Both are empty if every split will pass the data check. A split is not the sample that was measured, so
     its share may be larger by chance: by up to three standard errors of the difference of two samples.
@@ -588,7 +588,7 @@ def truncation_rate(long_texts: LongTexts, plan: Plan, params: Params) -> tuple[
     smallest = min(counts.rows for counts in plan.counts.values() if counts.rows)
     variance = share * (1 - share) * (1 / len(plan.sample) + 1 / smallest)
     highest = min(1.0, share + 3 * math.sqrt(variance))
-    limit = params.validate_.truncation_rate.max
+    limit = params.validate_.truncation_rate
     if highest <= limit:
         return {}, []
     allowed = math.ceil(highest * 20) / 20
@@ -597,7 +597,7 @@ def truncation_rate(long_texts: LongTexts, plan: Plan, params: Params) -> tuple[
         f" data check truncation_rate allows {limit:.0%}; it becomes {allowed:.0%}. A checkpoint that takes"
         " longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
     )
-    return {"validate.truncation_rate.max": allowed}, [reason]
+    return {"validate.truncation_rate": allowed}, [reason]
 
 
 def _at_limit(lengths: Lengths) -> str:

@@ -135,7 +135,7 @@ def test_explain_of_a_key_inside_a_mapping_explains_the_mapping(key):
         ("train.warmup_ration", "train.warmup_ratio"),
         ("warmup_ratio", "train.warmup_ratio"),
         ("trian", "train"),
-        ("validate.leakge.max", "validate.leakage.max"),
+        ("validate.leakge", "validate.leakage"),
         ("flow", "flows"),
         ("promotion.min_gain", "flows.promotion.min_gain"),
         ("flows.promotoin", "flows.promotion"),

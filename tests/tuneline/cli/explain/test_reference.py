@@ -29,8 +29,8 @@ def test_defaults_are_those_that_tasks_start_from(reference):
         defaults["train"]["learning_rate"]
     )
     assert find_parameter(reference, "data.files").default == flow(defaults["data"]["files"])
-    assert find_parameter(reference, "validate.duplicates.max").default == flow(
-        defaults["validate"]["duplicates"]["max"]
+    assert find_parameter(reference, "validate.duplicates").default == flow(
+        defaults["validate"]["duplicates"]
     )
 
 

@@ -148,14 +148,14 @@ def test_truncation_check_allows_what_a_split_may_have_by_chance(plan, checkpoin
     small = replace(plan, counts={**plan.counts, "validation": SplitCounts(40, Counter(a=40))})
     large = replace(plan, counts={name: SplitCounts(9_000, Counter(a=1)) for name in plan.counts})
     large = replace(large, sample=list(plan.sample) * 100)
-    assert fine_tuning(opened, measured, small, params).params["validate.truncation_rate.max"] > 0.3
-    assert "validate.truncation_rate.max" not in fine_tuning(opened, measured, large, params).params
+    assert fine_tuning(opened, measured, small, params).params["validate.truncation_rate"] > 0.3
+    assert "validate.truncation_rate" not in fine_tuning(opened, measured, large, params).params
 
 
 def test_rows_of_exactly_the_limit_count_as_the_data_check_counts_them(plan, checkpoint):
     opened, params = open_checkpoint(checkpoint, None), load_params()
     exact = fine_tuning(opened, lengths(*[30] * 60, *[512] * 40), plan, params)
-    assert exact.params["validate.truncation_rate.max"] > 0.4
+    assert exact.params["validate.truncation_rate"] > 0.4
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_truncation_check_is_widened_only_where_long_texts_lose_tokens_all_the_s
     short = fine_tuning(opened, lengths(*[30] * 100), plan, params)
     long = fine_tuning(opened, lengths(*[30] * 60, *[900] * 40), plan, params)
     very_long = fine_tuning(opened, lengths(*[30] * 60, *[30_000] * 40), plan, params)
-    assert "validate.truncation_rate.max" not in short.params
-    assert "validate.truncation_rate.max" not in long.params, "windows read them whole"
-    assert very_long.params["validate.truncation_rate.max"] > 0.4
+    assert "validate.truncation_rate" not in short.params
+    assert "validate.truncation_rate" not in long.params, "windows read them whole"
+    assert very_long.params["validate.truncation_rate"] > 0.4
     assert "40% of the rows lose tokens all the same" in "\n".join(very_long.reasons)
 
 

@@ -1,0 +1,124 @@
+# ruff: noqa: RUF001 (odd characters are what these tests are about)
+"""Decoded ids are compared with the texts; the notes on long texts."""
+
+import json
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from stages.validate.tokenized import (
+    Vocabulary,
+    comparable,
+    evenly_spaced,
+    is_decoded,
+    load_plain_tokenizer,
+    model_limit,
+    truncation_notes,
+)
+from tests.stages.validate.data import good_data, params_for
+from tuneline.core.base_source import BaseSource
+from tuneline.core.written_records import write_record
+from tuneline.model.text_lengths import TextLengths
+from tuneline.params import Params
+from tuneline.runtime.errors import StageError
+
+import numpy as np  # isort: skip
+
+
+@pytest.mark.parametrize(
+    ("total", "number", "rows"), [(0, 5, []), (1, 5, [0]), (3, 5, [0, 1, 2]), (100, 3, [0, 49, 99])]
+)
+def test_evenly_spaced_runs_from_the_first_row_to_the_last(total, number, rows):
+    assert evenly_spaced(total, number).tolist() == rows
+
+
+def test_comparable_texts_ignore_what_normalizers_change():
+    assert comparable("Ça  va\u200b ＯＫ\x07?") == comparable("ca va ok?")
+
+
+@pytest.fixture(scope="module")
+def decoding(tmp_path_factory):
+    folders = good_data().write(tmp_path_factory.mktemp("decoding") / "data")
+    return load_plain_tokenizer(folders.tokenizer), Vocabulary.read(folders.tokenizer, texts=2)
+
+
+def decoded(decoding, ids, texts, is_whole=True) -> bool:
+    return is_decoded(ids, "".join(map(comparable, texts)), *decoding, is_whole)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [("bakin lomu", "deri"), ("Bákin, LOMU!", "deri"), ("bakin Ω lomu", "ΩΩ"), ("", "deri")],
+)
+def test_ids_decode_to_their_texts(decoding, texts):
+    assert decoded(decoding, decoding[0].encode(*texts).ids, texts)
+
+
+def test_truncated_ids_decode_to_a_part_of_their_texts(decoding):
+    texts = ("bakin lomu soba nape risso", "tulo muna pedde kiba")
+    ids = decoding[0].encode(*texts).ids
+    cut = [*ids[:4], ids[-1]]
+    assert decoded(decoding, cut, texts, is_whole=False)
+    assert not decoded(decoding, cut, texts)
+
+
+@pytest.mark.parametrize("texts", [("munatu", "kibamu"), ("", ""), ("bakin lomu deri deri", "deri")])
+def test_ids_do_not_decode_to_other_texts(decoding, texts):
+    assert not decoded(decoding, decoding[0].encode("bakin lomu", "deri").ids, texts)
+
+
+def test_vocabulary_has_the_template_of_a_pair(tmp_path):
+    """Of a tokenizer with two separators between texts and one type id."""
+    words = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # noqa: S106
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer.enable_truncation(3)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    config = {"unk_token": {"content": "<unk>"}, "model_input_names": ["input_ids"]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    vocabulary = Vocabulary.read(tmp_path, texts=2)
+    assert vocabulary.template == (0, 2, 2, 2)
+    ids = (vocabulary.first_id, vocabulary.last_id, vocabulary.largest_id, vocabulary.unknown_id)
+    assert ids == (0, 2, 6, 3)
+    assert vocabulary.special_ids == {0, 1, 2, 6}
+    assert (vocabulary.largest_type_id, vocabulary.has_type_ids) == (0, False)
+
+
+def test_missing_tokenizer_names_the_stage_that_writes_it(tmp_path):
+    with pytest.raises(StageError, match="dvc repro tokenize"):
+        Vocabulary.read(tmp_path, texts=1)
+
+
+LENGTHS = TextLengths(np.array([20] * 66 + [100] * 33 + [200]), np.full(100, 2))
+
+
+def notes(long_text: str, max_windows: int = 8, options: bool = True) -> list[str]:
+    values = params_for(("text",)).model_dump(by_alias=True)
+    values["tokenize"].update(max_length=40, long_text=long_text)
+    values["tokenize"]["windows"].update(stride=8, max_windows=max_windows)
+    return truncation_notes(LENGTHS, Params.model_validate(values), None, options)
+
+
+@pytest.mark.parametrize("long_text", ["truncate", "head_tail"])
+def test_what_is_lost_and_what_would_read_more_is_said(long_text):
+    lost, longer, windows, *both_ends = notes(long_text)
+    assert lost.startswith("34 % of the rows are longer than 40 tokens; the model does not read 4")
+    assert longer.startswith("tokenize.long_text=truncate tokenize.max_length=104 model.config.max_position")
+    assert windows.startswith("tokenize.long_text=windows tokenize.windows.max_windows=3 reads all but ")
+    assert windows.endswith(" times the time.")
+    assert len(both_ends) == (long_text == "truncate")
+    assert notes(long_text, options=False) == [lost]
+
+
+def test_windows_that_read_everything_need_no_option():
+    assert len(notes("windows")) == 1
+    assert notes("windows", max_windows=2)[-1].startswith("tokenize.long_text=windows")
+
+
+def test_limit_of_a_checkpoint_is_known(tmp_path):
+    write_record(tmp_path / "source.json", BaseSource(checkpoint=None, tokenizer=None))
+    assert model_limit(tmp_path) is None
