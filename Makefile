@@ -69,6 +69,10 @@ test: setup ## Run the tests, one worker per core
 test-gpu: setup ## Run the tests that need a GPU; without one, say which were skipped
 	@python -m pytest -m gpu -n 0 -rs $(ARGS)
 
+.PHONY: parameters
+parameters: setup ## Write docs/parameters.md from the fields
+	@python -m tests.docs.parameters_page
+
 .PHONY: lint
 lint: setup ## Check style and types
 	@ruff check .

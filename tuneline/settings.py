@@ -1,7 +1,7 @@
 """Settings of the flows, ``conf/flows.yaml``: typed and frozen, like the parameters of ``tuneline/params/``.
 
-No stage reads them: a stage reads ``params.yaml``. They stand here and not in ``flows/``, because ``tuneline
-explain`` and ``tuneline doctor`` read them too.
+No stage reads them: a stage reads ``params.yaml``. They stand here and not in ``flows/``, because
+``tuneline doctor`` reads them too.
 """
 
 import os
@@ -338,10 +338,7 @@ def load_settings(root: Path) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        hint = (
-            "`tuneline explain flows.KEY` prints what a setting accepts; `tuneline upgrade` removes those of"
-            " an earlier version."
-        )
+        hint = "The comments in the file say what each setting does."
         raise ParamsError(describe_error(error, path, Settings), hint) from None
 
 

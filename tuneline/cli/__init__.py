@@ -26,7 +26,6 @@ from tuneline.cli import (
     doctor,
     evaluate,
     experiments,
-    explain,
     init,
     labels,
     predict,
@@ -34,7 +33,6 @@ from tuneline.cli import (
     serve,
     show,
     sweep,
-    upgrade,
     versions,
 )
 from tuneline.runtime.disk_errors import explain_disk_errors
@@ -121,8 +119,6 @@ def tuneline() -> None:
 app.command("init")(init.command)
 app.command("experiments")(experiments.command)
 app.command("sweep")(sweep.command)
-app.command("explain")(explain.command)
-app.command("upgrade")(upgrade.command)
 app.command("predict")(predict.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)

@@ -22,10 +22,9 @@ def read_yaml(path: Path) -> Any:
     except MarkedYAMLError as error:
         marker = _conflict_line(path)
         if marker is not None:
-            hint = (
-                "`tuneline upgrade` takes your version of its files; or keep one of the two, and git add it."
-            )
-            raise ParamsError(f"{path}, line {marker}: a merge left a conflict.", hint) from None
+            raise ParamsError(
+                f"{path}, line {marker}: a merge left a conflict.", "Keep one of the two, and git add it."
+            ) from None
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ParamsError(
             f"{path}, line {line}: invalid YAML: {error.problem}.", "Correct that line."

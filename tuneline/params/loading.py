@@ -64,11 +64,8 @@ def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) 
 
     subject = "What was given" if problems.keys() <= set(given) else str(path)
     hint = None
-    if any(": missing" in line or ": unknown key" in line for line in problems.values()):
-        hint = (
-            "`tuneline upgrade` adds missing keys with their defaults, and translates the keys of an earlier"
-            " version."
-        )
+    if any(": missing" in line for line in problems.values()):
+        hint = "docs/parameters.md has the defaults. The file has every key, because DVC sees only the file."
     raise ParamsError(_list_problems(subject, problems.values()), hint)
 
 
@@ -128,54 +125,39 @@ def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -
 def suggestion(key: str, keys: Sequence[str]) -> str:
     """Return the end of a message about an unknown key: the nearest known key, or all keys of its section.
 
-    Searches the same section first, then all sections: a key may be in the wrong one.
-
     Args:
         key: The unknown key.
         keys: All known keys. ``*`` in one stands for any index or name.
     """
     section, _, name = key.rpartition(".")
-    siblings = []
-    for known_key in keys:
-        known_section, _, known_name = known_key.rpartition(".")
-        if matches_key(known_section, section):
-            siblings.append(f"{section}.{known_name}" if section else known_name)
-
+    siblings = [known for known in keys if _section_of(known, key) == section]
     if not siblings:  # the section is misspelled, too
-        close = difflib.get_close_matches(key, keys, n=1, cutoff=0.6)
+        close = difflib.get_close_matches(key, keys, n=1)
         if close:
             return f"; did you mean {close[0]}?"
-        sections = [known_key for known_key in keys if "." not in known_key]
-        return f"; known sections are {', '.join(sections)}"
+        siblings = [known for known in keys if "." not in known]
 
-    for candidates in (siblings, keys):
-        nearest = _nearest(name, candidates)
-        if nearest is not None:
-            return f"; did you mean {nearest}?"
-    sibling_names = [sibling.rpartition(".")[2] for sibling in siblings]
-    return f"; known keys are {', '.join(sibling_names)}"
-
-
-def _nearest(name: str, keys: Sequence[str]) -> str | None:
-    """Return the key whose last part has the name as initials (``lr``: ``learning_rate``) or resembles it."""
-    # Reversed: of two keys with the same last part, the first one counts.
-    key_of = {key.rpartition(".")[2]: key for key in reversed(keys)}
-    for last_part, key in key_of.items():
-        initials = "".join(word[:1] for word in last_part.split("_"))
-        if "_" in last_part and initials == name:
-            return key
-    close = difflib.get_close_matches(name, list(key_of), n=1, cutoff=0.6)
-    return key_of[close[0]] if close else None
+    for candidates in (siblings, keys):  # a key may be in the wrong section
+        for known in candidates:
+            words = known.rpartition(".")[2].split("_")
+            if len(words) > 1 and "".join(word[:1] for word in words) == name:  # lr: learning_rate
+                return f"; did you mean {known}?"
+        # reversed: of two keys with the same last part, the first one counts
+        by_name = {known.rpartition(".")[2]: known for known in reversed(candidates)}
+        close = difflib.get_close_matches(name, list(by_name), n=1)
+        if close:
+            return f"; did you mean {by_name[close[0]]}?"
+    names = ", ".join(sibling.rpartition(".")[2] for sibling in siblings)
+    return f"; known keys are {names}"
 
 
-def matches_key(pattern: str, key: str) -> bool:
-    """Return True if a key is the known key ``pattern``, in which ``*`` stands for any index or name."""
-    pattern_parts = pattern.split(".")
-    parts = key.split(".")
-    if len(parts) != len(pattern_parts):
-        return False
-    pairs = zip(parts, pattern_parts, strict=True)
-    return all(pattern_part in ("*", part) for part, pattern_part in pairs)
+def _section_of(known: str, key: str) -> str:
+    """Return the section of a known key, with the names of an unknown one in the place of ``*``."""
+    parts = known.split(".")[:-1]
+    names = key.split(".")[:-1]
+    if len(parts) == len(names):
+        parts = [name if part == "*" else part for part, name in zip(parts, names, strict=True)]
+    return ".".join(parts)
 
 
 def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bool = False) -> Iterator[str]:
@@ -224,8 +206,7 @@ def missing_keys(
 def default_values(section: type[BaseModel] = Params) -> dict[str, Any]:
     """Return all parameters with their defaults, as a file has them, except what every project sets itself.
 
-    Hydra composes ``conf/task/`` with them, as ``/base`` (``tuneline/params/hydra_plugins/``), and ``tuneline
-    upgrade`` adds them.
+    Hydra composes ``conf/task/`` with them, as ``/base`` (``tuneline/params/hydra_plugins/``).
     """
     values: dict[str, Any] = {}
     for key, field in _fields(section):

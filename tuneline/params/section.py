@@ -24,7 +24,7 @@ class Section(BaseModel):
     Unknown keys are errors, so that a misspelled key never leaves a default in place.
 
     A field is the one place of a parameter: its type, its default, and its meaning in the docstring below it
-    (unit, special values, what ``null`` does), which ``tuneline explain`` prints.
+    (unit, special values, what ``null`` does), whose first sentence docs/parameters.md has.
     """
 
     model_config = ConfigDict(

@@ -1,15 +1,12 @@
 """Files of Git LFS reach ``origin`` before what names them: the hook that pushes them is not run."""
 
-import os
 import shutil
-import subprocess
 
 import pytest
 
 from flows.runs.repository import Repository
 from tests.faults.clones import git
 from tests.project import GIT_IDENTITY
-from tuneline.cli.doctor import check_git
 from tuneline.repository.worktrees import GitError
 
 pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
@@ -63,16 +60,3 @@ def test_push_that_removes_a_branch_needs_no_large_files(repository):
     repository.transfer("push", "origin", "HEAD:refs/heads/runs/1")
     repository.transfer("push", "origin", ":refs/heads/runs/1")
     assert git(repository.root, "ls-remote", "origin", "refs/heads/runs/1") == ""
-
-
-def test_doctor_names_files_that_are_pointers(repository, tmp_path):
-    git(repository.root, "push", "--quiet", "origin", "main")
-    env = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
-    subprocess.run(
-        ["git", "clone", "--quiet", f"file://{tmp_path}/origin.git", "two"], cwd=tmp_path, env=env, check=True
-    )
-    levels = {result.level: result for result in check_git(tmp_path / "two")}
-    assert "1 files have a pointer of Git LFS instead of their content: labels.csv" in levels["error"].message
-    command = levels["error"].hint.partition("; ")[2]
-    subprocess.run(["bash", "-c", command], cwd=tmp_path / "two", check=True)
-    assert [result.level for result in check_git(tmp_path / "two")] == ["ok"]

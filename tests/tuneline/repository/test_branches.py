@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.tuneline.repository.conftest import sh
-from tuneline.cli.doctor import check_branch
 from tuneline.repository.branches import parted, rewritten
 
 
@@ -48,7 +47,6 @@ def test_branch_that_only_grows_has_no_problem(clone, colleague):
     fetch(clone)
     assert rewritten(clone, "main") is None
     assert parted(clone, "main") is None
-    assert list(check_branch(clone)) == []
 
 
 @pytest.mark.promise("rewritten-branch")
@@ -62,7 +60,6 @@ def test_rewritten_branch_is_named_with_the_rows_that_are_lost(clone, colleague)
     assert problem.message == f"main of origin was rewritten: {lost}"
     assert f"git branch rescued {rows}" in problem.hint
     assert 0 <= problem.age_hours < 1
-    assert [one.message for one in check_branch(clone)] == [problem.message, parted(clone, "main").message]
 
     sh("git", "push", "--quiet", "origin", f"{rows}:refs/heads/runs/night", cwd=clone)
     fetch(clone)
@@ -96,12 +93,3 @@ def test_repository_without_origin_has_no_problem(tmp_path):
     commit(tmp_path, "Start")
     assert rewritten(tmp_path, "main") is None
     assert parted(tmp_path, "main") is None
-
-
-def test_doctor_reads_the_settings(clone):
-    (clone / "conf").mkdir()
-    (clone / "conf/flows.yaml").write_text("ingest: {branch: data}\n")
-    assert list(check_branch(clone)) == []
-    for invalid in ("ingest: [\n", "alerts: {branch_hour: 1}\n"):
-        (clone / "conf/flows.yaml").write_text(invalid)
-        assert [result.level for result in check_branch(clone)] == ["error"]

@@ -84,7 +84,7 @@ def test_killed_sweep_trains_nothing_twice_and_ends_with_the_corrected_best(prep
     after = {experiment.name: experiment.commit for experiment in saved_experiments(prepared.folder)}
     assert before.items() < after.items(), "what was trained stays as it is"
     assert len(after) == 3
-    assert "learning_rate 1e+30, optimizer sgd, max_grad_norm None: failed: " in printed
+    assert "learning_rate 1e+30, max_grad_norm None, optimizer sgd: failed: " in printed
     assert "Best of 3 on validation" in printed
     assert "is to be expected: corrected" in printed
     logs = (prepared.folder / ".dvc/tmp/sweeps").glob("*.log")

@@ -18,7 +18,7 @@ def test_doctor_of_a_repository_of_another_user_ends_with_the_command_to_trust_i
     assert "git has all files" not in done.output
 
 
-@pytest.mark.parametrize("command", ["run", "experiments", "report"])
+@pytest.mark.parametrize("command", ["experiments", "report"])
 def test_commands_end_with_one_sentence_in_a_repository_of_another_user(command, checkout, monkeypatch):
     monkeypatch.setenv("HOME", str(checkout))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
