@@ -87,7 +87,7 @@ format: setup ## Format the code and fix what ruff can fix
 # torch has no hash: its build is the user's choice, and each build has another. uv verifies the hashes that there are.
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml
-	@$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --extra tensorboard --extra ray --extra s3 --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
+	@$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --extra ray --extra s3 --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
 	@sed -i -e '/^# The following packages were excluded/,$$d' -e '/^torch==/,/^ *#/{/--hash=/d; s/^\(torch==[0-9.]*\).*/\1/}' requirements.txt
 
 .PHONY: bench

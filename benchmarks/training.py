@@ -2,9 +2,7 @@
 
 (a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` with its defaults, a linear
 schedule. (b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by
-length. (d) ``ours``: the loop of the train stage, with checkpoints and evaluation; ``whole``: the same with
-``first_token_only: false``, which is (d) without its largest saving; ``plain``: that with ``bucket_window:
-1``, so without sorting by length, as the textbook tasks (conf/task/mrpc.yaml) train.
+length. (d) ``ours``: the loop of the train stage, with checkpoints and evaluation.
 
 Every run has its own process, which measures its own memory. Methods alternate, so a machine that slows down
 affects all of them. Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the quality
@@ -33,8 +31,7 @@ from rich.table import Table
 
 from stages.train.launch import ALLOCATOR
 
-OURS = ("plain", "whole", "ours")
-WAYS = ("textbook", "trainer", "grouped", *OURS)
+WAYS = ("textbook", "trainer", "grouped", "ours")
 Result = dict[str, float]
 
 
@@ -55,7 +52,7 @@ def measure(way: str, seed: int, options: argparse.Namespace) -> Result:
             f"--folder={folder}",
             *arguments,
         ]
-        allocator = ALLOCATOR if way in OURS else {}
+        allocator = ALLOCATOR if way == "ours" else {}
         environment = {**os.environ, **allocator, "PYTHONPATH": str(Path.cwd())}
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
         if done.returncode:

@@ -19,7 +19,7 @@ def focal(logits: Tensor, labels: Tensor, gamma: float = 2.0) -> Tensor:
     Args:
         logits: Shape (examples, classes), float32.
         labels: Class ids of shape (examples,).
-        gamma: 0 gives cross-entropy. Set it in train.loss_options.
+        gamma: 0 gives cross-entropy.
 
     Returns:
         Loss of each example, shape (examples,).

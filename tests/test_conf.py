@@ -57,12 +57,12 @@ def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
     """Not from those of the installed version: a flow composes the parameters of another commit."""
     project = Project.copy_to(tmp_path)
     code = tmp_path / "tuneline/params/train.py"
-    code.write_text(code.read_text().replace("momentum: Fraction = 0.9", "momentum: Fraction = 0.75"))
-    project.set_params({"train.momentum": 0.5})
+    code.write_text(code.read_text().replace("warmup_ratio: Fraction = 0.1", "warmup_ratio: Fraction = 0.75"))
+    project.set_params({"train.warmup_ratio": 0.5})
     programs = Programs(tmp_path, "task")
     Pipeline(programs, print).compose(["task=tickets", "seed=7"])
     values = read_yaml(tmp_path / "params.yaml")
-    assert (values["train"]["momentum"], values["seed"]) == (0.75, 7)
+    assert (values["train"]["warmup_ratio"], values["seed"]) == (0.75, 7)
     parse_params(values)
 
 

@@ -5,7 +5,6 @@ No stage reads them: a stage reads ``params.yaml``. They stand here and not in `
 """
 
 import os
-import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -59,10 +58,6 @@ class StagePolicy(Section):
         return delays + repeated
 
 
-LAUNCHER = "TUNELINE_LAUNCHER"
-"""Environment variable that ``stages/train/launch.py`` reads."""
-
-
 class Training(Section):
     """What flow ``train`` runs, where results go, and what a training shares with others."""
 
@@ -81,11 +76,6 @@ class Training(Section):
 
     ``gpu``: on each GPU in ``CUDA_VISIBLE_DEVICES`` of the worker. ``null``: no limit.
     """
-    command: list[str] = []
-    """Starts the training on several machines, such as ``[srun, --nodes=2]`` (docs/training.md).
-
-    Empty: it runs on the worker's machine.
-    """
     checkpoints: str | None = None
     """Where other machines find checkpoints: a shared folder, an address of fsspec (``s3://...``), or ``dvc``
     for the DVC remote. ``null``: nowhere.
@@ -98,10 +88,8 @@ class Training(Section):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables by which the stages learn ``command`` and ``addresses``."""
+        """Environment variables by which the stages learn ``addresses``."""
         environment = {}
-        if self.command:
-            environment[LAUNCHER] = shlex.join(self.command)
         if self.addresses is not None:
             environment[ADDRESSES] = " ".join(self.addresses)
         return environment

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.train import checkpoints, cpu, loop
+from stages.train import checkpoints, loop
 from stages.train import state as setup
 from stages.train.checkpoints import Checkpoints
 from stages.train.data import Inputs
@@ -18,13 +18,10 @@ from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 
 
-def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) -> Params:
+def parameters(options: argparse.Namespace) -> Params:
     """Return the parameters of the run; others are those of the tests.
 
     The last weights are kept, as the other methods do.
-
-    Without sorting they are those of the textbook tasks (``conf/task/mrpc.yaml``), which do not clip
-    gradients.
     """
     train: dict[str, Any] = {
         "global_batch_size": options.batch,
@@ -36,18 +33,15 @@ def parameters(options: argparse.Namespace, first_token_only: bool, sort: bool) 
         "max_steps": options.steps,
         "mixed_precision": "bf16" if options.bf16 else "no",
         "keep": "last",
-        "first_token_only": first_token_only,
-        **({} if sort else {"bucket_window": 1, "max_grad_norm": None}),
     }
     model = {"model_type": "bert", **model_config(options.layers, options.hidden)}
-    run = {"checkpoint_every_steps": None, "checkpoint_every_epochs": 1}
-    return params(seed=options.seed, model={"config": model}, train=train, run=run)
+    return params(seed=options.seed, model={"config": model}, train=train)
 
 
-def ours(options: argparse.Namespace, first_token_only: bool = True, sort: bool = True) -> dict[str, float]:
+def ours(options: argparse.Namespace) -> dict[str, float]:
     """Train with the loop of the stage, in the folder of this run."""
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
-    settings = parameters(options, first_token_only, sort)
+    settings = parameters(options)
     meter = Meter(options.clock)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
@@ -78,7 +72,6 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate_validation, Checkpoints.save
     build, files = setup.build_model, checkpoints.model_input_files
-    waits = cpu.short_waits_on_shared_cores
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
@@ -103,12 +96,9 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
     Checkpoints.save = unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
     checkpoints.model_input_files = lambda: iter(())
-    if options.waits == "fixed":
-        cpu.short_waits_on_shared_cores = contextlib.nullcontext  # type: ignore[assignment]
     yield
     loop.train_batch = train_batch
     loop.evaluate_validation = evaluate
     Checkpoints.save = save  # type: ignore[method-assign]
     setup.build_model = build
     checkpoints.model_input_files = files
-    cpu.short_waits_on_shared_cores = waits

@@ -18,8 +18,6 @@ WAYS = {
     "textbook": textbook,
     "trainer": lambda options: trainer(options, grouped=False),
     "grouped": lambda options: trainer(options, grouped=True),
-    "plain": lambda options: ours(options, first_token_only=False, sort=False),
-    "whole": lambda options: ours(options, first_token_only=False),
     "ours": ours,
 }
 
@@ -33,7 +31,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--checkpoint")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--waits", choices=("adaptive", "fixed"), default="adaptive")
     parser.add_argument("--clock", default="wall")
     parser.add_argument("--folder", type=Path)
     return parser.parse_args()

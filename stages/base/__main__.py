@@ -156,8 +156,8 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
     tokenizer = checkpoint
     name = params.tokenize.tokenizer
     if name is not None and (checkpoint is None or name != checkpoint.name):
-        tokenizer = find_pretrained(name, params.tokenize.revision, "tokenize.tokenizer")
-        announce_commit(tokenizer, params.tokenize.revision)
+        tokenizer = find_pretrained(name, None, "tokenize.tokenizer")
+        announce_commit(tokenizer, None)
     if tokenizer is not None and not tokenizer.tokenizer_files():
         raise ParamsError(
             f"{tokenizer.key}: {tokenizer.label} has no tokenizer.",
@@ -209,7 +209,7 @@ def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> Pretrain
 def main() -> None:
     """Read the parameters, and write ``models/base/``."""
     params = load_params()
-    check_launch(params.train.launch, params.train.optimizer)
+    check_launch(params.train.launch)
     print_warnings("base", params)
     with replace_directory(BASE) as folder:
         source = bring(params, folder)

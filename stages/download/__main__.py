@@ -297,7 +297,7 @@ def record_corrections() -> None:
 def main() -> dict[str, float]:
     """Run the stage on ``params.yaml``."""
     params = load_params()
-    check_launch(params.train.launch, params.train.optimizer)
+    check_launch(params.train.launch)
     metrics = METRICS / "download.json"
     metrics.unlink(missing_ok=True)
     source = open_source(params.data, params.seed)

@@ -155,7 +155,7 @@ def shards_of(
 def main() -> Measurements:
     """Read the parameters, tokenize the splits, write splits and metrics."""
     params = load_params()
-    check_launch(params.train.launch, params.train.optimizer)  # an error found here costs no data stages
+    check_launch(params.train.launch)  # an error found here costs no data stages
     splits = {split: SplitReader.open(RAW, split, made_by="download") for split in SPLITS}
     base = read_base(params)
     started = time.perf_counter()

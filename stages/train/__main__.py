@@ -18,39 +18,30 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from torch import Tensor
 from transformers.utils import logging
 
-from stages.train.choice import HeadChoice
+from stages.train.choice import HeadChoice, choose_head
 from stages.train.data import Inputs, read_inputs
-from stages.train.devices import check_devices, create_accelerator, devices_used
+from stages.train.devices import TRAINING_LIBRARIES, create_accelerator
 from stages.train.frozen_head import FrozenResult, can_be_frozen, fit_frozen
-from stages.train.interruption import (
-    NOTE,
-    Interruption,
-    TrainingInterrupted,
-    clear_note,
-    connection_explained,
-    end_without_other_machines,
-    exit_without_cleanup,
-)
+from stages.train.interruption import NOTE, TrainingInterrupted, exit_without_cleanup, recorded_signals
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
 from tuneline.calibration.temperature import calibrated
-from tuneline.core.provenance import write_provenance
+from tuneline.core.provenance import DevicesUsed, write_provenance
 from tuneline.core.records import Metrics
 from tuneline.core.stage import Measurements, run_stage
-from tuneline.core.training_devices import TrainingSegment
 from tuneline.core.written_records import write_record
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
@@ -65,42 +56,49 @@ from tuneline.runtime.terminal import say
 from tuneline.tasks import DECISIONS, Task
 from tuneline.tasks.task import Logits
 
-LIBRARIES = ("accelerate", "numpy", "peft", "safetensors", "torch", "transformers")
-"""Libraries that the outs depend on."""
 
-
-def main(segments: list[TrainingSegment] | None = None) -> Measurements:
+def main(layouts: dict[str, str] | None = None) -> Measurements:
     """Train and publish the result; resume if an earlier start of the same run was interrupted.
 
-    ``segments`` receives the segments of the run. After a signal, the state is saved and the exit code is 75.
+    ``layouts`` receives the layouts that the run was trained with. After a signal, the state is saved and the
+    exit code is 75.
     """
     params = load_params()
     read_base(params)  # refuses a base model of another checkpoint before the processes wait for each other
+    accelerator = create_accelerator(params)
+    inputs = read_inputs(params.train)
+    if accelerator.is_main_process:
+        print_warnings("train", params)
 
-    with connection_explained():
-        accelerator = create_accelerator(params)
-
-    with end_without_other_machines():
-        if params.model.head == "frozen":
-            usage = fit_head(params, accelerator)
-        else:
-            usage = fine_tune(params, accelerator, segments)
+    if params.model.head == "frozen":
+        usage = fit_head(params, inputs, accelerator)
+    else:
+        usage = fine_tune(params, inputs, accelerator, {} if layouts is None else layouts)
     accelerator.end_training()
     return usage
 
 
 def fine_tune(
-    params: Params, accelerator: Accelerator, segments: list[TrainingSegment] | None
+    params: Params, inputs: Inputs, accelerator: Accelerator, layouts: dict[str, str]
 ) -> Measurements:
     """Run the training loop, and publish its result.
 
-    With ``model.head: auto``, the better one of it and the frozen checkpoint is published.
+    With ``model.head: auto``, the better one of it and the frozen checkpoint is published. The linear model
+    is fitted again when a training resumes: it takes seconds, and gives the same numbers.
     """
-    # data, and the model that fine-tuning has to beat
-    inputs = read_checked_inputs(params, accelerator)
-    frozen = fit_rival(params, inputs, accelerator)
+    # the linear model that fine-tuning has to beat
+    frozen = None
+    if params.model.head == "auto" and accelerator.is_main_process:
+        if can_be_frozen(params, inputs):
+            frozen = fit_frozen(params, inputs, accelerator)
+        else:
+            say(
+                "train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they"
+                " cannot be separated again"
+            )
+    accelerator.wait_for_everyone()
 
-    with Interruption() as interruption:
+    with recorded_signals() as interruption:
         try:
             result = train_model(params, inputs, accelerator, interruption)
         except TrainingInterrupted as interrupted:
@@ -108,8 +106,7 @@ def fine_tune(
 
         # from here on, a signal changes nothing: the run ends
         publish_outs(result, frozen, inputs, params)
-        if segments is not None:
-            segments += result.state.progress.segments
+        layouts |= result.state.progress.layouts
         usage = resource_usage(result.state)
 
         # within the block, so that a signal ends no process that waits while the main process publishes
@@ -117,52 +114,20 @@ def fine_tune(
     return usage
 
 
-def fit_rival(params: Params, inputs: Inputs, accelerator: Accelerator) -> FrozenResult | None:
-    """With ``model.head: auto``, fit the linear model that fine-tuning has to beat.
-
-    Only the main process fits it; others get ``None``. It is fitted again when a training resumes: it takes
-    seconds, and gives the same numbers.
-    """
-    if params.model.head != "auto":
-        return None
-    fitted = None
-    if accelerator.is_main_process:
-        if can_be_frozen(params, inputs):
-            fitted = fit_frozen(params, inputs, accelerator)
-        else:
-            say(
-                "train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they"
-                " cannot be separated again"
-            )
-    accelerator.wait_for_everyone()
-    return fitted
-
-
-def fit_head(params: Params, accelerator: Accelerator) -> Measurements:
+def fit_head(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measurements:
     """Fit and publish a linear model on the frozen checkpoint, in the main process.
 
     A signal ends it, and there is nothing to resume.
     """
-    inputs = read_checked_inputs(params, accelerator)
     usage: dict[str, float] = {}
     if accelerator.is_main_process:
         fitted = fit_frozen(params, inputs, accelerator)
         publish_frozen(fitted, inputs, params)
         publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
-        outcome = TrainingOutcome(fitted.progress, fitted.logits)
-        publish_measurements(outcome, fitted.metric, inputs.validation, params)
+        publish_measurements(fitted.progress, fitted.logits, fitted.metric, inputs.validation, params)
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
-
-
-def read_checked_inputs(params: Params, accelerator: Accelerator) -> Inputs:
-    """Read the data, check that they and the devices suit the parameters, and print warnings."""
-    inputs = read_inputs(params.train)
-    check_devices(params.train.launch, accelerator)
-    if accelerator.is_main_process:
-        print_warnings("train", params)
-    return inputs
 
 
 def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
@@ -171,6 +136,7 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
     The curves are of the training, whichever model is published; the metrics are of the published model.
     """
     state = result.state
+    split = inputs.validation
     if state.accelerator.is_main_process:
         publish_curves(state.progress, state.metric.name, PLOTS / "training")
 
@@ -178,20 +144,20 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
         choice = None
         if frozen is not None:
             pairs = len(params.data.text_columns) == 2
-            clusters = clusters_of_split("validation", len(inputs.validation))
-            choice = HeadChoice.of(
-                frozen.logits, result.logits, inputs.validation, state.metric, pairs, clusters=clusters
-            )
+            clusters = clusters_of_split("validation", len(split))
+            choice = choose_head(frozen.logits, result.logits, split, state.metric, pairs, clusters=clusters)
             say(f"train: {choice.sentence}")
 
+        progress = state.progress
+        logits = result.logits
         if frozen is not None and choice is not None and choice.is_frozen:
             publish_frozen(frozen, inputs, params)
-            outcome = TrainingOutcome(frozen.progress, frozen.logits, choice)
+            progress = frozen.progress
+            logits = frozen.logits
         else:
-            task = published_task(state.metric, result.logits, inputs.validation)
+            task = published_task(state.metric, logits, split)
             publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER, task)
-            outcome = TrainingOutcome(state.progress, result.logits, choice)
-        publish_measurements(outcome, state.metric, inputs.validation, params)
+        publish_measurements(progress, logits, state.metric, split, params, choice=choice)
     state.checkpoints.remove_all()
 
 
@@ -208,44 +174,38 @@ def published_task(metric: ValidationMetric, logits: Logits, split: TokenizedSpl
     return calibrated(task, logits, split.labels, clusters_of_split("validation", len(split)))
 
 
-@dataclass(frozen=True)
-class TrainingOutcome:
-    """Measurements of a published model.
-
-    Attributes:
-        progress: Evaluations of the run that gave the model.
-        logits: Logits of the model for the validation split.
-        choice: Why it was chosen, with ``model.head: auto``.
-    """
-
-    progress: TrainingProgress
-    logits: Logits
-    choice: HeadChoice | None = None
-
-
 def publish_measurements(
-    outcome: TrainingOutcome, metric: ValidationMetric, split: TokenizedSplit, params: Params
+    progress: TrainingProgress,
+    logits: Logits,
+    metric: ValidationMetric,
+    split: TokenizedSplit,
+    params: Params,
+    *,
+    choice: HeadChoice | None = None,
 ) -> None:
     """Write the metrics of the published model, and its predictions for the validation split.
 
     With thresholds, each row is decided by those that the other rows choose.
+
+    Args:
+        progress: Evaluations of the run that gave the model.
+        logits: Logits of the model for the validation split.
+        metric: Validation metric.
+        split: The validation split.
+        params: The parameters.
+        choice: Why the model was chosen, with ``model.head: auto``.
     """
-    predictions = metric.predictions(outcome.logits, split.labels, split.task)
+    predictions = metric.predictions(logits, split.labels, split.task)
     clusters = clusters_of_split("validation", len(split))
     write_predictions(
-        VALIDATION_PREDICTIONS,
-        split.labels,
-        outcome.logits,
-        split.task,
-        predictions=predictions,
-        clusters=clusters,
+        VALIDATION_PREDICTIONS, split.labels, logits, split.task, predictions=predictions, clusters=clusters
     )
-    interval = metric.interval(outcome.logits, split.labels, split.task, params.seed, clusters=clusters)
-    metrics = training_metrics(outcome.progress, metric.name, interval, params.train.keep)
-    if outcome.choice is not None:
-        metrics |= outcome.choice.metrics
+    interval = metric.interval(logits, split.labels, split.task, params.seed, clusters=clusters)
+    metrics = training_metrics(progress, metric.name, interval, params.train.keep)
+    if choice is not None:
+        metrics |= choice.metrics
     write_record(METRICS / "train.json", Metrics.of(metrics))
-    clear_note()
+    NOTE.unlink(missing_ok=True)
 
 
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
@@ -271,16 +231,24 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     sys.exit(INTERRUPTED)
 
 
-def record_devices(segments: Sequence[TrainingSegment]) -> None:
+def record_devices(layouts: dict[str, str]) -> None:
     """Write the provenance with the devices that ``main`` has trained on."""
-    write_provenance("train", LIBRARIES, devices=devices_used(segments))
+    state = AcceleratorState()
+    devices = DevicesUsed(
+        type=state.device.type,
+        precision=state.mixed_precision,
+        processes=state.num_processes,
+        distribution=state.distributed_type.value,
+        layouts=layouts if len(layouts) > 1 else None,
+    )
+    write_provenance("train", TRAINING_LIBRARIES, devices=devices)
 
 
 def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
-    segments: list[TrainingSegment] = []
+    layouts: dict[str, str] = {}
     try:
-        run_stage("train", partial(main, segments), partial(record_devices, segments))
+        run_stage("train", partial(main, layouts), partial(record_devices, layouts))
     finally:
         # the exit code is settled, and freeing the memory takes a second in which a signal could change it
         for number in STOPPING:
@@ -350,13 +318,13 @@ def training_metrics(
 
 def resource_usage(state: TrainState) -> dict[str, float]:
     """Return speed, padding and memory since the process started, for ``reports/timing/train.json``."""
-    seconds = state.logger.seconds
-    throughput = state.logger.throughput
+    logger = state.logger
+    seconds = logger.seconds
     usage = {
         "training_seconds": round(seconds, 2),
-        "samples_per_second": round(throughput.samples / seconds, 2),
-        "tokens_per_second": round(throughput.tokens / seconds, 1),
-        "padding_share": round(throughput.padding, 4),
+        "samples_per_second": round(logger.samples / seconds, 2),
+        "tokens_per_second": round(logger.tokens / seconds, 1),
+        "padding_share": round(logger.padding, 4),
         "micro_batch_size": state.micro_batch_size,
         "processes": state.accelerator.num_processes,
     }

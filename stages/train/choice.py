@@ -17,38 +17,103 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.train.calibrated import RowLosses, calibrated_losses, uninformed_losses
 from stages.train.optimization import ValidationMetric
+from tuneline.calibration.temperature import best_temperature
 from tuneline.metrics.judging import averaging
-from tuneline.metrics.stats import Interval, paired_difference
+from tuneline.metrics.stats import paired_difference
 from tuneline.metrics.table import project_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.tasks import Multilabel, Regression, Task
+from tuneline.tasks.probabilities import SMALLEST, entropies, probabilities, sigmoid
 from tuneline.tasks.task import Labels, Logits
 
+RowLosses = NDArray[np.float64]
+"""Loss of each row, of shape ``(rows,)``."""
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A model that could be published: its metric on the validation split, calibrated losses, predictions."""
+class HeadChoice:
+    """Which model is published.
 
-    metric: float
-    losses: RowLosses
-    predictions: Labels
+    Attributes:
+        is_frozen: True for the linear model on the frozen checkpoint.
+        sentence: Both models with their numbers, and the choice with its reason.
+        metrics: Entries of ``metrics/train.json``.
+    """
 
-    @classmethod
-    def of(cls, logits: Logits, split: TokenizedSplit, metric: ValidationMetric) -> "Candidate":
-        """Score the logits of a model for the validation split."""
-        scores = metric.scores(logits, split.labels, split.task)
-        decided = metric.decided(logits, split.labels, split.task)
-        losses = calibrated_losses(split.task, logits, split.labels)
-        return cls(scores[metric.name], losses, decided.predictions(logits))
+    is_frozen: bool
+    sentence: str
+    metrics: Mapping[str, float]
 
-    @property
-    def loss(self) -> float:
-        """Mean of the losses."""
-        return float(self.losses.mean())
+
+def choose_head(
+    frozen: Logits,
+    tuned: Logits,
+    split: TokenizedSplit,
+    metric: ValidationMetric,
+    pairs: bool,
+    *,
+    clusters: NDArray[Any] | None = None,
+) -> HeadChoice:
+    """Compare two models by their logits for the validation split.
+
+    Args:
+        frozen: Logits of the linear model on the frozen checkpoint.
+        tuned: Logits of the fine-tuned model.
+        split: The validation split.
+        metric: The validation metric.
+        pairs: True if a row has two texts.
+        clusters: Cluster of each row; ``None``: each row is on its own.
+    """
+    task = split.task
+    frozen_losses = calibrated_losses(task, frozen, split.labels)
+    tuned_losses = calibrated_losses(task, tuned, split.labels)
+    frozen_metric = metric.scores(frozen, split.labels, task)[metric.name]
+    tuned_metric = metric.scores(tuned, split.labels, task)[metric.name]
+
+    # by the metric, else by the losses: of pairs, fine-tuning has to be clearly better; of single texts, it
+    # must not be clearly worse
+    deciding = project_metric(task.metric_kind, metric.name)
+    gain = paired_difference(
+        deciding,
+        split.labels,
+        metric.decided(tuned, split.labels, task).predictions(tuned),
+        metric.decided(frozen, split.labels, task).predictions(frozen),
+        average=averaging(task),
+        clusters=clusters,
+    )
+    is_clear = gain.low > 0 or gain.high < 0
+    uninformed = uninformed_losses(task, split.labels)
+    needed = CLEAR if pairs else -CLEAR
+    if is_clear:
+        is_frozen = gain.high < 0
+        reason = f"{deciding.name} is clearly better"
+    elif advantage(tuned_losses, uninformed, clusters) < CLEAR:
+        is_frozen = True
+        reason = "fine-tuning is not clearly better than predictions without the text"
+    else:
+        is_frozen = advantage(tuned_losses, frozen_losses, clusters) < needed
+        reason = "their losses decide, and of pairs the linear model is usually better on other rows"
+        if not pairs:
+            reason = "their losses decide, and of single texts fine-tuning is usually better on other rows"
+
+    choice = "the linear model on the frozen checkpoint" if is_frozen else "the fine-tuned model"
+    sentence = (
+        f"on {len(split):,} rows of validation, frozen checkpoint: loss {frozen_losses.mean():.4f},"
+        f" {metric.name} {frozen_metric:.4f}; fine-tuned: loss {tuned_losses.mean():.4f},"
+        f" {metric.name} {tuned_metric:.4f}; {choice} is published: {reason}"
+    )
+    metrics = {
+        "head_is_frozen": int(is_frozen),
+        "head_by_metric": int(is_clear),
+        "frozen_calibrated_loss": float(frozen_losses.mean()),
+        "tuned_calibrated_loss": float(tuned_losses.mean()),
+        f"frozen_{metric.name}": frozen_metric,
+        f"tuned_{metric.name}": tuned_metric,
+    }
+    return HeadChoice(is_frozen, sentence, metrics)
 
 
 def advantage(losses: RowLosses, reference: RowLosses, clusters: NDArray[Any] | None = None) -> float:
@@ -71,123 +136,33 @@ def advantage(losses: RowLosses, reference: RowLosses, clusters: NDArray[Any] | 
     return float(gains.sum()) / math.sqrt(variance)
 
 
-@dataclass(frozen=True)
-class HeadChoice:
-    """The two candidates, and which one is published.
+def calibrated_losses(task: Task, logits: Logits, labels: Labels) -> RowLosses:
+    """Return the loss of each row once the confidence of the model is corrected.
 
-    Attributes:
-        frozen: Linear model on the frozen checkpoint.
-        tuned: Fine-tuned model.
-        uninformed: Losses of predictions that do not depend on the text.
-        pairs: True if a row has two texts.
-        metric: Name of the validation metric.
-        deciding: Name of the metric that decides in the project.
-        gain: The interval of that metric of the fine-tuned model less that of the linear one.
-        clusters: Cluster of each row; ``None``: each row is on its own.
+    The logits are divided by the temperature that suits these rows best (Guo et al. 2017, "On Calibration of
+    Modern Neural Networks"): a fine-tuned model is too sure of itself, which costs it a loss that says
+    nothing about its predictions. A number has no confidence: its loss is the squared error.
     """
+    if isinstance(task, Regression):
+        errors: RowLosses = logits[:, 0].astype(np.float64) - labels
+        return np.asarray(np.square(errors))
+    temperature = best_temperature(lambda value: float(_losses(task, logits / value, labels).mean()))
+    return _losses(task, logits / temperature, labels)
 
-    frozen: Candidate
-    tuned: Candidate
-    uninformed: RowLosses
-    pairs: bool
-    metric: str
-    deciding: str
-    gain: Interval
-    clusters: NDArray[Any] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        frozen: Logits,
-        tuned: Logits,
-        split: TokenizedSplit,
-        metric: ValidationMetric,
-        pairs: bool,
-        *,
-        clusters: NDArray[Any] | None = None,
-    ) -> "HeadChoice":
-        """Compare two models by their logits for the validation split."""
-        task = split.task
-        linear = Candidate.of(frozen, split, metric)
-        fine_tuned = Candidate.of(tuned, split, metric)
-        deciding = project_metric(task.metric_kind, metric.name)
-        difference = paired_difference(
-            deciding,
-            split.labels,
-            fine_tuned.predictions,
-            linear.predictions,
-            average=averaging(task),
-            clusters=clusters,
-        )
-        return cls(
-            frozen=linear,
-            tuned=fine_tuned,
-            uninformed=uninformed_losses(task, split.labels),
-            pairs=pairs,
-            metric=metric.name,
-            deciding=deciding.name,
-            gain=Interval(difference.low, difference.high),
-            clusters=clusters,
-        )
+def _losses(task: Task, logits: NDArray[Any], labels: Labels) -> RowLosses:
+    """Return the log loss of each row, or the mean of the log losses of its labels."""
+    if isinstance(task, Multilabel):
+        return entropies(sigmoid(logits), labels)
+    likelihood = probabilities(logits)[np.arange(len(labels)), labels]
+    return np.asarray(-np.log(np.maximum(likelihood, SMALLEST)))
 
-    @property
-    def has_learned(self) -> bool:
-        """True if the fine-tuned model is clearly better than predictions without the text."""
-        return advantage(self.tuned.losses, self.uninformed, self.clusters) >= CLEAR
 
-    @property
-    def is_clear(self) -> bool:
-        """True if one of the models is clearly better by the metric that decides in the project."""
-        return self.gain.low > 0 or self.gain.high < 0
-
-    @property
-    def is_frozen(self) -> bool:
-        """True if the linear model on the frozen checkpoint is published."""
-        if self.is_clear:
-            return self.gain.high < 0
-        if not self.has_learned:
-            return True
-        # of pairs, fine-tuning has to be clearly better; of single texts, it must not be clearly worse
-        needed = CLEAR if self.pairs else -CLEAR
-        return advantage(self.tuned.losses, self.frozen.losses, self.clusters) < needed
-
-    @property
-    def sentence(self) -> str:
-        """Both candidates with their numbers, and the choice with its reason."""
-        frozen = f"frozen checkpoint: loss {self.frozen.loss:.4f}, {self.metric} {self.frozen.metric:.4f}"
-        tuned = f"fine-tuned: loss {self.tuned.loss:.4f}, {self.metric} {self.tuned.metric:.4f}"
-        return f"on {len(self.uninformed):,} rows of validation, {frozen}; {tuned}; {self.reason}"
-
-    @property
-    def reason(self) -> str:
-        """Which model is published, and why."""
-        if self.is_frozen:
-            choice = "the linear model on the frozen checkpoint is published"
-        else:
-            choice = "the fine-tuned model is published"
-
-        # the reason only where the losses alone would not explain the choice
-        if self.is_clear:
-            if self.is_frozen == (self.frozen.loss < self.tuned.loss):
-                return choice
-            least, most = sorted(map(abs, self.gain))
-            return f"{choice}: {self.deciding} is clearly better, by {least:.3f} to {most:.3f}"
-        if not self.has_learned:
-            return f"{choice}: fine-tuning is not clearly better than predictions without the text"
-        if self.is_frozen and self.tuned.loss < self.frozen.loss:
-            return f"{choice}: no clear difference, and of pairs it is usually better on other rows"
-        if not self.is_frozen and self.frozen.loss < self.tuned.loss:
-            return f"{choice}: no clear difference, and of single texts it is usually better on other rows"
-        return choice
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """Entries of ``metrics/train.json``."""
-        return {
-            "head_is_frozen": int(self.is_frozen),
-            "head_by_metric": int(self.is_clear),
-            "frozen_calibrated_loss": self.frozen.loss,
-            "tuned_calibrated_loss": self.tuned.loss,
-            f"frozen_{self.metric}": self.frozen.metric,
-            f"tuned_{self.metric}": self.tuned.metric,
-        }
+def uninformed_losses(task: Task, labels: Labels) -> RowLosses:
+    """Return the loss of each row of the best predictions without the text: the frequencies, or the mean."""
+    if isinstance(task, Regression):
+        return np.asarray(np.square(labels.astype(np.float64) - labels.mean()))
+    if isinstance(task, Multilabel):
+        return entropies(np.broadcast_to(labels.mean(axis=0), labels.shape), labels)
+    frequencies = np.bincount(labels) / len(labels)
+    return np.asarray(-np.log(frequencies[labels]))

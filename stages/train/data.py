@@ -5,10 +5,10 @@ rounding only.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
 
 import numpy as np
 import torch
@@ -16,17 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from stages.train.heads import check_class_params
+from stages.train.losses import check_label_params
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
-from tuneline.metrics.judging import task_metrics
 from tuneline.model.answers import document_tensor
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import TokenizedRows
 from tuneline.model.tokenized_splits import MappedSplit, TokenizedSplit
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams
-from tuneline.params.section import FunctionName
 from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Task
@@ -89,17 +87,6 @@ def _read_split(rows: SplitReader) -> MappedSplit:
         row = int(np.argmax(unlabelled))
         raise DataError(f"{rows.place(row)}: no label.", f"Set data.splits.{rows.split} to a labelled split.")
     return split
-
-
-def check_label_params(params: TrainParams, labels: Task) -> None:
-    """Check that metric, class weights and label smoothing fit the labels."""
-    names = [metric.name for metric in task_metrics(labels) if metric.validated]
-    if params.metric not in names and not FunctionName.matches(params.metric):
-        raise ParamsError(
-            f"train.metric: {params.metric!r} is not a metric of {labels.kind}.",
-            f"Choose one of {', '.join(names)}, or write project/FILE.py:FUNCTION.",
-        )
-    check_class_params(labels, params.class_weights, params.label_smoothing)
 
 
 def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
@@ -222,6 +209,8 @@ class BatchLoader:
         return tensor.to(self.device, non_blocking=True)
 
 
+BUCKET_WINDOW = 50
+"""Most batches that are sorted by length together."""
 MIN_WINDOWS_PER_EPOCH = 4
 """An epoch that is one window would be sorted by length from its first to its last batch."""
 
@@ -234,24 +223,22 @@ class LengthBucketedSampler:
     Rows of equal length stay in random order, so batches are random and contain almost no padding. Batches of
     a window are not shuffled: where the label correlates with the length, shuffling gives a higher final loss
     (docs/benchmarks.md).
-
-    It takes 4 bytes per row: the permutation of the epoch asked for last.
     """
 
-    def __init__(self, rows: TokenizedRows, batch_size: int, window: int, seed: int) -> None:
+    def __init__(self, rows: TokenizedRows, batch_size: int, seed: int, window: int = BUCKET_WINDOW) -> None:
         self.rows = rows
         self.batch_size = batch_size
         self.full_batches = len(rows) // batch_size
         self.window = min(window, max(self.full_batches // MIN_WINDOWS_PER_EPOCH, 1))
         self.seed = seed
-        self._drawn: tuple[int, EpochBatches] | None = None
+        self._drawn: tuple[int, list[Rows]] | None = None
 
     @property
     def batches_per_epoch(self) -> int:
         """Number of optimizer steps of one epoch, including a smaller last batch."""
         return math.ceil(len(self.rows) / self.batch_size)
 
-    def epoch(self, epoch: int) -> "EpochBatches":
+    def epoch(self, epoch: int) -> list[Rows]:
         """Return the batches of one epoch; every row is in exactly one.
 
         A smaller batch comes last. Its rows are drawn before sorting, because each of them has more weight
@@ -260,85 +247,26 @@ class LengthBucketedSampler:
         """
         if self._drawn is None or self._drawn[0] != epoch:
             self._drawn = None  # its memory is free before more is taken
-            permutation = np.arange(len(self.rows), dtype=np.min_scalar_type(len(self.rows)))
-            np.random.default_rng((self.seed, epoch)).shuffle(permutation)
-            longest = 0
-            if epoch == 0:
-                longest = self._longest(permutation)
-            self._drawn = (epoch, EpochBatches(self, permutation, longest))
+            self._drawn = (epoch, self._draw(epoch))
         return self._drawn[1]
 
-    def sort_by_length(self, rows: NDArray[Any]) -> Rows:
-        """Return rows with the longest first; rows of equal length keep their order."""
-        return rows[np.argsort(-self.rows.lengths_of(rows), kind="stable")].astype(np.int64)
+    def _draw(self, epoch: int) -> list[Rows]:
+        size = self.batch_size
+        permutation = np.arange(len(self.rows), dtype=np.min_scalar_type(len(self.rows)))
+        np.random.default_rng((self.seed, epoch)).shuffle(permutation)
+        order = permutation.astype(np.int64)
 
-    def _longest(self, permutation: NDArray[Any]) -> int:
-        """Return the position of the full batch with the longest row: it is the first one of its window."""
-        window_rows = self.window * self.batch_size
-        end = self.full_batches * self.batch_size
-        longest_rows = []
-        for start in range(0, end, window_rows):
-            rows = permutation[start : min(start + window_rows, end)]
-            longest_rows.append(self.rows.lengths_of(rows).max())
-        if not longest_rows:  # the epoch has no full batch
-            return 0
-        return int(np.argmax(longest_rows)) * self.window
+        # sort each window, and the smaller last batch
+        end = self.full_batches * size
+        starts = [*range(0, end, self.window * size), end, len(order)]
+        for start, stop in pairwise(starts):
+            rows = order[start:stop]
+            order[start:stop] = rows[np.argsort(-self.rows.lengths_of(rows), kind="stable")]
 
-
-class EpochBatches(Sequence[Rows]):
-    """The batches of one epoch, or of a slice at ``positions``.
-
-    The batch at the position ``longest`` changes places with the first one. A window is sorted when one of
-    its batches is asked for, and the last one is kept: batches are read in order.
-    """
-
-    def __init__(
-        self,
-        sampler: LengthBucketedSampler,
-        permutation: NDArray[Any],
-        longest: int,
-        positions: range | None = None,
-    ) -> None:
-        self._sampler = sampler
-        self._permutation = permutation
-        self._longest = longest
-        if positions is None:
-            positions = range(sampler.batches_per_epoch)
-        self._positions = positions
-        self._sorted: tuple[int, Rows] | None = None
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    @overload
-    def __getitem__(self, index: int) -> Rows: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "EpochBatches": ...
-
-    def __getitem__(self, index: int | slice) -> "Rows | EpochBatches":
-        if isinstance(index, slice):
-            return EpochBatches(self._sampler, self._permutation, self._longest, self._positions[index])
-        position = self._positions[index]
-        if position == 0:
-            position = self._longest
-        elif position == self._longest:
-            position = 0
-        return self._batch(position)
-
-    def _batch(self, position: int) -> Rows:
-        """Return the batch at a position of the permutation."""
-        sampler = self._sampler
-        size = sampler.batch_size
-        full_batches = sampler.full_batches
-        if position == full_batches:  # the smaller last batch
-            return sampler.sort_by_length(self._permutation[full_batches * size :])
-
-        window, index = divmod(position, sampler.window)
-        if self._sorted is None or self._sorted[0] != window:
-            first = window * sampler.window
-            end = min(first + sampler.window, full_batches)
-            rows = self._permutation[first * size : end * size]
-            self._sorted = (window, sampler.sort_by_length(rows))
-        _, rows = self._sorted
-        return rows[index * size : (index + 1) * size]
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        if epoch == 0 and self.full_batches:
+            # the first row of each window is its longest one
+            longest_rows = self.rows.lengths_of(order[starts[:-2]])
+            longest = int(np.argmax(longest_rows)) * self.window
+            batches[0], batches[longest] = batches[longest], batches[0]
+        return batches

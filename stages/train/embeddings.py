@@ -15,12 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from tuneline.params import TrainParams
-
 LARGEST_SHARE = 0.5
 """Largest share of the vocabulary that the train split may use: with more, little is saved."""
-LINEAR_OPTIMIZERS = ("adamw", "sgd")
-"""Optimizers whose weight decay multiplies all weights without a gradient by the same factor."""
 _PART = 2**24
 """Token ids that are read at a time."""
 
@@ -69,9 +65,7 @@ class UsedEmbeddings(nn.Module):
         return self.weight.detach()[self.rows[0]] * self.rest[self.rows[1]]
 
 
-def train_used_embeddings(
-    model: PreTrainedModel, params: TrainParams, ids: NDArray[np.integer], padding: int
-) -> None:
+def train_used_embeddings(model: PreTrainedModel, ids: NDArray[np.integer], padding: int) -> None:
     """Let a model train only the embeddings of ``padding`` and of the tokens in ``ids``, if they are few.
 
     Nothing changes if the embeddings are frozen, or are not a table of their own: T5 shares it, and others
@@ -81,7 +75,7 @@ def train_used_embeddings(
         table = model.get_input_embeddings()
     except NotImplementedError:  # CANINE hashes characters
         return
-    if type(table) is not nn.Embedding or params.optimizer not in LINEAR_OPTIMIZERS:
+    if type(table) is not nn.Embedding:
         return
     parameters = model.named_parameters(remove_duplicate=False)
     is_shared = sum(parameter is table.weight for _, parameter in parameters) > 1

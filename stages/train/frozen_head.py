@@ -20,6 +20,7 @@ from stages.train.devices import describe_devices
 from stages.train.model import build_model
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
+from stages.train.state import EVALUATION_BATCH_SIZE
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.encoded_columns import pair_separators
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
@@ -96,7 +97,7 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
             np.empty((len(split), width), dtype=np.float32),
             pad_token_id=inputs.pad_token_id,
             device=accelerator.device,
-            batch_size=params.train.evaluation_batch_size,
+            batch_size=EVALUATION_BATCH_SIZE,
         )
 
     # fit

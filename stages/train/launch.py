@@ -6,12 +6,10 @@ it, somebody has to say so, and how to continue. This process imports nothing th
 """
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -24,11 +22,6 @@ INTERRUPTED = os.EX_TEMPFAIL
 """Exit code of an interrupted run that can be resumed: 75."""
 CRASHED = os.EX_SOFTWARE
 """Exit code of a run that ended with a traceback: 70."""
-LAUNCHER = "TUNELINE_LAUNCHER"
-"""Environment variable with a command, such as ``srun --nodes=2``.
-
-It starts the command that follows on every machine, and ends with it.
-"""
 LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
 """Environment variables that DVC, accelerate's launcher and torchrun set for the processes they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -62,7 +55,8 @@ def main() -> int:
     for number in STOPPING:
         signal.signal(number, stop)
     end_with_launcher()
-    command, environment = child_command(sys.argv[1:], os.environ)
+    command = [sys.executable, "-m", "stages.train.accelerate_launch", *sys.argv[1:]]
+    environment = {**ALLOCATOR, **os.environ, PARENT: str(os.getpid())}
     child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
     if stopped:  # the signal came before there was a child to pass it on to
         child.terminate()
@@ -74,22 +68,6 @@ def main() -> int:
     if message:
         say(f"train: {message}", error=True)
     return status
-
-
-def child_command(flags: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the command that trains, and its environment.
-
-    It trains on this machine, or through ``LAUNCHER`` on the machines that the launcher chooses.
-    """
-    environment = dict(environ)
-    launcher = shlex.split(environment.get(LAUNCHER, ""))
-    if launcher:
-        for name in (LAUNCHER, PARENT):  # the id of a process means nothing on another machine
-            environment.pop(name, None)
-        return [*launcher, sys.executable, "-m", "stages.train.launch", *flags], environment
-
-    environment = {**ALLOCATOR, **environment, PARENT: str(os.getpid())}
-    return [sys.executable, "-m", "stages.train.accelerate_launch", *flags], environment
 
 
 def ignore_ctrl_c() -> None:
@@ -117,14 +95,11 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
         return f"ended by an unexpected error; the traceback is above. {hint}", 1
     if code - 128 in STOPPING:  # before or after the time in which the training handles them
         return f"stopped. {hint}", INTERRUPTED
-    if code - 128 in list(signal.Signals):
-        number = signal.Signals(code - 128)
-        if number == signal.SIGKILL:
-            hint = (
-                "The system kills a process when memory runs out: lower train.micro_batch_size"
-                f" (global_batch_size can stay). {hint}"
-            )
-        return f"killed by signal {number} ({number.name}). {hint}", code
+    if code - 128 == signal.SIGKILL:
+        return (
+            "killed. The system kills a process when memory runs out: lower train.micro_batch_size"
+            f" (global_batch_size can stay). {hint}"
+        ), code
     return f"ended with exit code {code}. {hint}", code
 
 
@@ -134,21 +109,14 @@ def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
     ``started`` is in seconds since the epoch.
     """
     # one second earlier: file systems and the clock differ in resolution
-    runs = [file for file in checkpoints.glob("*/run.json") if file.stat().st_mtime >= started - 1]
-    if not runs:
-        # it ended before it looked for its checkpoints, for example while it waited for other machines
-        return "`dvc repro` starts again, from the last checkpoint if there is one."
     steps: list[Path] = []
-    for run in runs:
-        steps += run.parent.glob("step-*")
-    return describe_resume(sorted(steps))
-
-
-def describe_resume(steps: list[Path]) -> str:
-    """Return how to continue a run that has these checkpoints, the newest last."""
+    for file in checkpoints.glob("*/run.json"):
+        if file.stat().st_mtime >= started - 1:
+            steps += file.parent.glob("step-*")
     if not steps:
-        return "There is no checkpoint yet: `dvc repro` starts again."
-    return f"`dvc repro` resumes from step {int(steps[-1].name.removeprefix('step-'))} ({steps[-1]})."
+        return "`dvc repro` starts again, from the last checkpoint if there is one."
+    newest = max(steps)
+    return f"`dvc repro` resumes from step {int(newest.name.removeprefix('step-'))} ({newest})."
 
 
 def end_with_launcher() -> None:

@@ -11,24 +11,17 @@ from accelerate import Accelerator
 from accelerate.utils import find_executable_batch_size
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from numpy.typing import NDArray
-from torch import nn
 from torch.nn import functional
 
-from stages.train.checkpoints import check_unchanged, training_lock
+from stages.train.checkpoints import training_lock
 from stages.train.cpu import fast_training
-from stages.train.data import BatchLoader, Inputs, Rows, shard_batch
+from stages.train.data import Inputs, Rows, shard_batch
 from stages.train.devices import clip_gradients, gradient_synchronization
-from stages.train.interruption import (
-    Coordinator,
-    Interruption,
-    TrainingInterrupted,
-)
-from stages.train.optimization import STEPPED_BY_VALIDATION_LOSS
+from stages.train.interruption import Interruption, TrainingInterrupted
 from stages.train.progress import Evaluation, TrainingStep
 from stages.train.state import (
     TrainingResult,
     TrainState,
-    function_files,
     load_kept,
     print_startup_summary,
     resume,
@@ -44,6 +37,10 @@ from tuneline.runtime.terminal import say
 from tuneline.tasks.task import Logits
 
 T = TypeVar("T")
+MAX_GRADIENT_NORM = 1.0
+"""Norm to which larger gradients are clipped."""
+LOG_EVERY_STEPS = 10
+"""Optimizer steps between rows of the training curve."""
 
 
 def train_model(
@@ -57,8 +54,7 @@ def train_model(
 
     def train_with(micro_batch_size: int) -> TrainingResult:
         state = set_up(params, inputs, accelerator, interruption, micro_batch_size)
-        fast = fast_training(accelerator, state.model, compiled=params.train.compile is not None)
-        with training_lock(accelerator, state.checkpoints.folder), fast:
+        with training_lock(accelerator, state.checkpoints.folder), fast_training(accelerator, state.model):
             resume(state)
             if state.progress.step == 0:
                 print_startup_summary(state)
@@ -71,12 +67,8 @@ def train_model(
                 load_kept(state)
                 logits = state.validation_logits
                 if logits is None:
-                    logits = predict_within_memory(state)
-                result = training_result(state, params, inputs, logits)
-
-                # a file that changed meanwhile would be recorded as an input of this model
-                check_unchanged(accelerator, state.identity, params, function_files(state.loss, state.metric))
-                return result
+                    logits = predict_validation(state)
+                return training_result(state, params, inputs, logits)
 
     return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
 
@@ -123,7 +115,7 @@ def retry_on_out_of_memory(
 
 @contextlib.contextmanager
 def saving_when_interrupted(state: TrainState) -> Iterator[None]:
-    """Save a checkpoint if a signal or a pause stops the block, also if the signal arrives at its very end.
+    """Save a checkpoint if a signal stops the block, also if the signal arrives at its very end.
 
     What follows the block publishes the model, and cannot be stopped.
     """
@@ -147,9 +139,9 @@ def train_to_end(state: TrainState) -> None:
     progress = state.progress
 
     # what the start or a resumed checkpoint leaves to do
-    try_evaluation(state)
+    if progress.step == 0:
+        try_evaluation(state)
     _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
-    state.coordinator.check_pause(progress.step, finished=state.is_finished())
 
     while not state.is_finished():
         epoch, position = divmod(progress.step, state.sampler.batches_per_epoch)
@@ -158,12 +150,11 @@ def train_to_end(state: TrainState) -> None:
             progress.step += 1
 
             # training curve
-            log_now = progress.step % state.params.log_every_steps == 0 or progress.step == state.total_steps
+            log_now = progress.step % LOG_EVERY_STEPS == 0 or progress.step == state.total_steps
             logged = progress.record_step(step, log_now)
-            state.logger.log_step(step, batch, state.rows_at_once(batch), logged)
+            state.logger.log_step(step, batch, state.micro_batch_size, logged)
 
             _evaluate_and_save(state)
-            state.coordinator.check_pause(progress.step, finished=state.is_finished())
             if state.is_finished():  # early stopping or max_steps may end the run within an epoch
                 return
 
@@ -178,12 +169,11 @@ def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
     """
     accelerator = state.accelerator
     loader = state.train_loader
-    rows_at_once = state.rows_at_once(batch)
 
     # batch: each process takes its micro-batches; the weight is of the whole batch, in every process
     micro_batches = shard_batch(
         batch,
-        rows_at_once,
+        state.micro_batch_size,
         accelerator.num_processes,
         accelerator.process_index,
         loader.windows(batch),
@@ -220,8 +210,7 @@ def _seed_dropout(state: TrainState, micro_batch: int) -> None:
 def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep:
     """Clip the gradients, step optimizer and schedule, and reset the gradients."""
     step = state.progress.step + 1
-    max_norm = state.params.max_grad_norm or math.inf
-    norm = clip_gradients(state.accelerator, state.model, state.optimizer, max_norm)
+    norm = clip_gradients(state.accelerator, state.model, state.optimizer, MAX_GRADIENT_NORM)
 
     # the scaler of fp16 skips a step whose gradients overflowed, and lowers its factor
     norm_is_valid = math.isfinite(norm) or state.accelerator.scaler is not None
@@ -229,8 +218,7 @@ def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep
         places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
         raise DataError(
             f"Step {step}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
-            "Lower train.learning_rate, lengthen the warmup, set train.max_grad_norm, or train with"
-            " mixed_precision 'no' or bf16.",
+            "Lower train.learning_rate, lengthen the warmup, or train with mixed_precision 'no' or bf16.",
         )
     if not math.isfinite(norm):
         norm = 0.0
@@ -238,45 +226,31 @@ def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep
     # before the schedule moves on: the rate of this step
     learning_rate = float(state.optimizer.param_groups[0]["lr"])
     state.optimizer.step()
-    if state.params.schedule not in STEPPED_BY_VALIDATION_LOSS:
-        state.schedule.step()
+    state.schedule.step()
     state.optimizer.zero_grad()
     return TrainingStep(step, loss, learning_rate, norm)
 
 
 def _evaluate_and_save(state: TrainState) -> None:
     """Evaluate if it is due and not done yet, and save a checkpoint if it is due or has the best weights."""
+    step = state.progress.step
+    if step == 0:
+        return
     improved = _evaluation_due(state) and evaluate_validation(state)
-    if (improved and state.params.keep == "best") or _checkpoint_due(state):
+    every_steps = state.run.checkpoint_every_steps
+    is_due = every_steps is not None and step % every_steps == 0
+    if is_due or (improved and state.params.keep == "best"):
         state.checkpoints.save(state.progress)
-        state.coordinator.restart_checkpoint_timer()
 
 
 def _evaluation_due(state: TrainState) -> bool:
     """Return True after the configured number of steps, by default an epoch, and after the last step."""
     step = state.progress.step
-    if step == 0:
-        return False
     evaluated = state.progress.evaluated
     if evaluated and evaluated[-1].step == step:  # a resumed checkpoint has the evaluation of its step
         return False
     interval = state.params.evaluate_every_steps or state.sampler.batches_per_epoch
     return step % interval == 0 or step == state.total_steps
-
-
-def _checkpoint_due(state: TrainState) -> bool:
-    """Return True after the configured number of steps, epochs or minutes."""
-    time_elapsed = state.coordinator.checkpoint_time_elapsed()  # first: every process must ask equally often
-    step = state.progress.step
-    if step == 0:
-        return False
-    if time_elapsed:
-        return True
-
-    # 0 or None: no checkpoint at an interval of this unit
-    every_steps = state.run.checkpoint_every_steps
-    every_epochs = (state.run.checkpoint_every_epochs or 0) * state.sampler.batches_per_epoch
-    return any(interval and step % interval == 0 for interval in (every_steps, every_epochs))
 
 
 def try_evaluation(state: TrainState) -> None:
@@ -286,66 +260,42 @@ def try_evaluation(state: TrainState) -> None:
     """
 
     def predict_longest(batch_size: int) -> torch.Tensor:
-        shards = _shards(state.accelerator, state.validation_loader, batch_size)
-        batches = shards[state.accelerator.process_index]
-        return _logits(state.model, state.validation_loader, batches[:1], state.coordinator)
+        batches = _shards(state, batch_size)[state.accelerator.process_index]
+        return _logits(state, batches[:1])
 
-    if state.progress.step == 0:
-        within_memory(state, predict_longest)
+    within_memory(state, predict_longest)
 
 
 def evaluate_validation(state: TrainState) -> bool:
     """Compute loss and metric of the validation split; return True if the weights are the best so far."""
     progress = state.progress
-    evaluation, logits = _measure(state)
+    split = state.validation_loader.split
+    logits = predict_validation(state)
+    metrics = state.metric.scores(logits, split.labels, split.task)
+    evaluation = Evaluation(progress.step, metrics["loss"], metrics[state.metric.name])
+    if not math.isfinite(evaluation.loss):
+        raise DataError(
+            f"Step {progress.step}: the loss on the validation split is {evaluation.loss}.",
+            "Lower train.learning_rate, or train with mixed_precision 'no' or bf16.",
+        )
 
     # best weights and early stopping
     stopping = state.params.early_stopping
-    if stopping is None:
-        improved = progress.record_evaluation(evaluation, state.metric.greater_is_better)
-        progress.stopped_early = False
-    else:
-        improved = progress.record_evaluation(evaluation, state.metric.greater_is_better, stopping.min_gain)
+    min_gain = stopping.min_gain if stopping else 0.0
+    improved = progress.record_evaluation(evaluation, state.metric.greater_is_better, min_gain)
+    if stopping is not None:
         progress.stopped_early = progress.evaluations_without_improvement >= stopping.patience
 
-    if state.params.schedule in STEPPED_BY_VALIDATION_LOSS:
-        state.schedule.step(evaluation.loss)
     state.logger.log_evaluation(evaluation, improved)
     if improved or state.params.keep == "last":
         state.validation_logits = logits
     return improved
 
 
-def _measure(state: TrainState) -> tuple[Evaluation, Logits]:
-    """Return loss and metric of the current weights on the validation split, and the logits."""
-    split = state.validation_loader.split
-    step = state.progress.step
-    logits = predict_within_memory(state)
-    metrics = state.metric.scores(logits, split.labels, split.task)
-    loss = metrics["loss"]
-    if not math.isfinite(loss):
-        raise DataError(
-            f"Step {step}: the loss on the validation split is {loss}.",
-            "Lower train.learning_rate, or train with mixed_precision 'no' or bf16.",
-        )
-    return Evaluation(step, loss, metrics[state.metric.name]), logits
-
-
-def predict_within_memory(state: TrainState) -> Logits:
-    """Return the logits of the validation split."""
-
-    def predict(batch_size: int) -> Logits:
-        return predict_split(
-            state.accelerator, state.model, state.validation_loader, batch_size, state.coordinator
-        )
-
-    return within_memory(state, predict)
-
-
 def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
     """Call a function of the evaluation batch size, and again with half of it if the device is out of memory.
 
-    Later evaluations keep the smaller size.
+    Later evaluations keep the smaller size. Several processes do not retry: the others would wait.
     """
     while True:
         size = state.evaluation_batch_size
@@ -354,50 +304,52 @@ def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
         except RuntimeError as error:
             if not should_reduce_batch_size(error):
                 raise
-            problem = f"Out of memory in an evaluation with train.evaluation_batch_size {size}."
-            if size == 1:
-                raise ParamsError(problem, "Lower tokenize.max_length.") from None
-            if state.accelerator.num_processes > 1:  # the others do not know of it, and would wait
-                raise ParamsError(problem, "Lower it.") from None
+            if size == 1 or state.accelerator.num_processes > 1:
+                raise ParamsError(
+                    f"Out of memory in an evaluation of {size} rows at once.", "Lower tokenize.max_length."
+                ) from None
 
         # after the except block: the traceback of the error holds the tensors that do not fit
         state.evaluation_batch_size = size // 2
         clear_device_cache(garbage_collection=True)
-        state.logger.info(
-            f"out of memory in an evaluation; train.evaluation_batch_size is {size // 2} from now on"
-        )
+        state.logger.info(f"out of memory in an evaluation; from now on, it has {size // 2} rows at once")
 
 
-def predict_split(
-    accelerator: Accelerator, model: nn.Module, loader: BatchLoader, batch_size: int, coordinator: Coordinator
-) -> Logits:
-    """Return the logits of a split, shape ``(rows, outputs)``, the same in every process.
+def predict_validation(state: TrainState) -> Logits:
+    """Return the logits of the validation split, shape ``(rows, outputs)``, the same in every process.
 
     Each process predicts a shard, in batches of rows of similar length.
     """
-    # the batches of this process
-    shards = _shards(accelerator, loader, batch_size)
-    batches = shards[accelerator.process_index]
-    logits = _logits(model, loader, batches, coordinator)
 
-    # the rows of all processes
-    largest = max(sum(map(len, shard)) for shard in shards)
-    rows, values = _gather(accelerator, np.concatenate(batches), logits, largest)
-    return restore_file_order(rows, values, len(loader.split))
+    def predict(batch_size: int) -> Logits:
+        # the batches of this process
+        shards = _shards(state, batch_size)
+        batches = shards[state.accelerator.process_index]
+        logits = _logits(state, batches)
+
+        # the rows of all processes
+        largest = max(sum(map(len, shard)) for shard in shards)
+        rows, values = _gather(state.accelerator, np.concatenate(batches), logits, largest)
+        return restore_file_order(rows, values, len(state.validation_loader.split))
+
+    return within_memory(state, predict)
 
 
-def _shards(accelerator: Accelerator, loader: BatchLoader, batch_size: int) -> list[list[Rows]]:
-    split = loader.split
-    return shard_split(split.lengths, batch_size, accelerator.num_processes, split.window_counts)
+def _shards(state: TrainState, batch_size: int) -> list[list[Rows]]:
+    split = state.validation_loader.split
+    return shard_split(split.lengths, batch_size, state.accelerator.num_processes, split.window_counts)
 
 
-def _logits(
-    model: nn.Module, loader: BatchLoader, batches: Sequence[Rows], coordinator: Coordinator
-) -> torch.Tensor:
-    model.eval()
+def _logits(state: TrainState, batches: Sequence[Rows]) -> torch.Tensor:
+    loader = state.validation_loader
+    logits = []
+    state.model.eval()
     with torch.no_grad():  # not inference_mode: FSDP's parameters are views that autograd tracks later
-        logits = [_batch_logits(model, loader, rows, coordinator) for rows in batches]
-    model.train()
+        for rows in batches:
+            state.coordinator.check_interruption()
+            outputs: torch.Tensor = state.model(**loader.inputs(rows)).logits
+            logits.append(loader.answers(outputs.float(), rows))
+    state.model.train()
     return torch.cat(logits)
 
 
@@ -422,21 +374,10 @@ def shard_split(
 def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
     """Sort predictions by row; fail unless ``rows`` has each of ``0 .. count - 1`` exactly once."""
     if not np.array_equal(np.sort(rows), np.arange(count)):
-        raise AssertionError(
-            f"evaluation predicted {len(np.unique(rows))} examples in {len(rows)} results; the split has"
-            f" {count}"
-        )
+        raise AssertionError(f"evaluation predicted {len(rows)} rows; the split has {count}")
     result = np.empty_like(values)
     result[rows] = values
     return result
-
-
-def _batch_logits(
-    model: nn.Module, loader: BatchLoader, rows: Rows, coordinator: Coordinator
-) -> torch.Tensor:
-    coordinator.check_interruption()
-    logits: torch.Tensor = model(**loader.inputs(rows)).logits
-    return loader.answers(logits.float(), rows)
 
 
 def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest: int) -> tuple[Rows, Logits]:

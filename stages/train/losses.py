@@ -1,157 +1,163 @@
-"""The loss of each row, and what a row weighs, by kind of task."""
+"""The loss of each example, and what else of a training depends on the kind of task."""
 
-from functools import singledispatch
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
+from tuneline.linear.thresholds import choose_thresholds, divisions
+from tuneline.metrics.functions import ProjectFunction
+from tuneline.metrics.judging import task_metrics
+from tuneline.params import TrainParams
+from tuneline.params.section import FunctionName
+from tuneline.params.train import ThresholdParams
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks import Multilabel, Regression, Task
 from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import SMALLEST
-from tuneline.tasks.task import Labels
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from tuneline.tasks.task import Labels, Logits
 
 
-@singledispatch
-def balanced_weights(task: Task, labels: Labels) -> NDArray[np.float32]:
-    """Return rows / (classes x rows of the class), shape ``(classes,)``.
+@dataclass(frozen=True)
+class Loss:
+    """The loss of the task, or a function of the user, per example.
 
-    It gives every class the same total weight (King & Zeng 2001).
+    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7).
+    Class weights have the shape ``(classes,)``; ``None`` for 1 each.
     """
+
+    task: Task
+    label_smoothing: float = 0.0
+    class_weights: NDArray[np.float32] | None = None
+    function: ProjectFunction | None = None
+
+    def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted loss of each example, float32 of shape ``(examples,)``.
+
+        Args:
+            logits: Shape ``(examples, outputs)``, in float32 or half precision.
+            labels: Shape ``(examples, *Task.label_shape)``: int64 classes, float32 targets, or what another
+                kind of task has.
+        """
+        outputs = model_outputs(self.task, logits)
+        weight = None
+        if self.class_weights is not None:
+            weight = torch.as_tensor(self.class_weights, device=logits.device)
+        if self.function is not None:
+            losses: Tensor = self.function(outputs, labels).float()
+            return losses if weight is None else losses * weight[labels]
+        if isinstance(self.task, Regression):
+            return functional.mse_loss(outputs, labels, reduction="none")
+        if isinstance(self.task, Multilabel):
+            # the mean over the labels; smoothing moves each target by half its share towards 0.5
+            targets = labels.float() * (1 - self.label_smoothing) + self.label_smoothing / 2
+            entropies = functional.binary_cross_entropy_with_logits(
+                outputs, targets, pos_weight=weight, reduction="none"
+            )
+            return entropies.mean(dim=1)
+        return functional.cross_entropy(
+            outputs, labels, weight, reduction="none", label_smoothing=self.label_smoothing
+        )
+
+    def total_weight(self, labels: Labels) -> float:
+        """Return the divisor of the summed losses: the number of examples, or their summed class weights."""
+        if self.class_weights is None or isinstance(self.task, Multilabel):
+            return float(len(labels))
+        return float(self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+
+
+def model_outputs(task: Task, logits: Tensor) -> Tensor:
+    """Return what a loss takes: logits in float32, ``(rows, outputs)``, or ``(rows,)`` in a regression."""
+    if isinstance(task, Regression):
+        return logits.float().squeeze(-1)
+    return logits.float()
+
+
+def balanced_weights(task: Task, labels: Labels) -> NDArray[np.float32]:
+    """Return the weights with which all classes have the same total weight, shape ``(classes,)``.
+
+    They are rows / (classes x rows of the class) (King & Zeng 2001); with several labels per row, the rows
+    without each label by the rows with it. A label without rows weighs 1.
+    """
+    if isinstance(task, Multilabel):
+        rows = (labels == 1).sum(axis=0)
+        weights = np.where(rows > 0, (len(labels) - rows) / np.maximum(rows, 1), 1.0)
+        return np.maximum(weights, SMALLEST).astype(np.float32)
     counts = np.bincount(labels.astype(np.int64, copy=False), minlength=task.outputs)
     weights = len(labels) / (task.outputs * np.maximum(counts, 1))
     return weights.astype(np.float32)
 
 
-@balanced_weights.register(Multilabel)
-def _(_task: Multilabel, labels: Labels) -> NDArray[np.float32]:
-    """Return the rows without each label by the rows with it, shape ``(labels,)``.
+def new_bias(
+    task: Task, labels: Labels, class_weights: NDArray[np.float32] | None
+) -> NDArray[np.float32] | None:
+    """Return the bias of a new head on a checkpoint, shape ``(outputs,)``; ``None`` to leave it at 0.
 
-    So both kinds of rows have the same total weight. A label without rows weighs 1.
+    With several labels per row, it is the log odds of each label in train. With a bias of 0, the first epochs
+    teach the model nothing but that most labels are rare (Lin et al. 2017, "Focal Loss for Dense Object
+    Detection", section 4.1): on 2,798 package descriptions with 25 labels, 6 epochs of MiniLM gave a macro F1
+    of 0.455 on validation with it, and 0.263 without.
     """
-    rows = (labels == 1).sum(axis=0)
-    weights = np.where(rows > 0, (len(labels) - rows) / np.maximum(rows, 1), 1.0)
-    return np.maximum(weights, SMALLEST).astype(np.float32)
+    if not isinstance(task, Multilabel):
+        return None
+    with_label = (labels == 1).sum(axis=0) + 0.5
+    without = (labels == 0).sum(axis=0) + 0.5
+    odds = with_label / without
+    if class_weights is not None:
+        odds = odds * class_weights
+    return np.asarray(np.log(odds), np.float32)
 
 
-@singledispatch
-def total_weight(_task: Task, labels: Labels, class_weights: NDArray[np.float32]) -> float:
-    """Return the divisor of the summed losses of rows with these weights of classes."""
-    return float(class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
-
-
-@total_weight.register(Multilabel)
-def _(_task: Multilabel, labels: Labels, _class_weights: NDArray[np.float32]) -> float:
-    """Return the number of rows: a weight is of the label of a row, not of the row."""
-    return float(len(labels))
-
-
-@singledispatch
-def weighted(_task: Task, losses: "Tensor", labels: "Tensor", weight: "Tensor") -> "Tensor":
-    """Return the losses of a function of the user, ``(rows,)``, with the weights of classes.
+def check_label_params(params: TrainParams, task: Task) -> None:
+    """Check that metric, class weights, label smoothing and a loss of the user fit the labels.
 
     Raises:
-        ParamsError: The weights are not of rows.
+        ParamsError: One does not fit.
     """
-    return losses * weight[labels]
+    names = [metric.name for metric in task_metrics(task) if metric.validated]
+    if params.metric not in names and not FunctionName.matches(params.metric):
+        raise ParamsError(
+            f"train.metric: {params.metric!r} is not a metric of {task.kind}.",
+            f"Choose one of {', '.join(names)}, or write project/FILE.py:FUNCTION.",
+        )
+    weights = params.class_weights
+    if not isinstance(task, NamedClasses):
+        if weights is not None or params.label_smoothing:
+            key = "label_smoothing" if weights is None else "class_weights"
+            raise ParamsError(
+                f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}."
+            )
+        return
+    unknown = set(weights) - set(task.names) if isinstance(weights, dict) else set()
+    if unknown:
+        raise ParamsError(
+            f"train.class_weights: {min(unknown)!r} is not a {task.class_term}.",
+            f"The {task.class_terms} are {', '.join(task.names)}.",
+        )
+    if isinstance(task, Multilabel) and weights is not None and params.loss is not None:
+        raise ParamsError(
+            "train.class_weights: with several labels per row, a loss of your own cannot be weighted.",
+            "Set it to null, and weight the labels in the function.",
+        )
 
 
-@weighted.register(Multilabel)
-def _(_task: Multilabel, _losses: "Tensor", _labels: "Tensor", _weight: "Tensor") -> "Tensor":
-    """Refuse weights: a function of the user returns the loss of all labels of a row together."""
-    raise ParamsError(
-        "train.class_weights: with several labels per row, a loss of your own cannot be weighted.",
-        "Set it to null, and weight the labels in the function.",
-    )
+def decided(task: Task, logits: Logits, labels: Labels, rule: ThresholdParams) -> Task:
+    """Return the task with the decisions, such as thresholds, that suit rows of validation best."""
+    if not isinstance(task, Multilabel):
+        return task
+    thresholds = choose_thresholds(logits.astype(np.float64), labels == 1, rule)
+    return replace(task, thresholds=tuple(thresholds.tolist()), at_least_one=rule.at_least_one)
 
 
-@singledispatch
-def model_outputs(task: Task, logits: "Tensor") -> "Tensor":
-    """Return what a loss takes: logits in float32.
-
-    The shape is ``(rows,)`` where there is one output, else ``(rows, outputs)``.
-    """
-    raise NotImplementedError(task.kind)
-
-
-@model_outputs.register(NamedClasses)
-def _(_task: NamedClasses, logits: "Tensor") -> "Tensor":
-    """Return the logits."""
-    return logits.float()
-
-
-@model_outputs.register(Regression)
-def _(_task: Regression, logits: "Tensor") -> "Tensor":
-    """Return the only output of each row."""
-    return logits.float().squeeze(-1)
-
-
-@singledispatch
-def row_losses(
-    task: Task, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
-) -> "Tensor":
-    """Return the loss of each row, ``(rows,)``.
-
-    Args:
-        task: The kind of task.
-        outputs: Logits as ``model_outputs`` returns them.
-        labels: Labels, shape ``(rows,)``.
-        weight: Weight of each class.
-        label_smoothing: As ``train.label_smoothing``.
-    """
-    raise NotImplementedError(task.kind)
-
-
-@row_losses.register(Classification)
-def _(
-    _task: Classification,
-    outputs: "Tensor",
-    labels: "Tensor",
-    weight: "Tensor | None",
-    label_smoothing: float,
-) -> "Tensor":
-    """Return the cross-entropy, with a share of the target spread over all classes (Szegedy et al.
-
-    2016, section 7).
-    """
-    from torch.nn import functional
-
-    return functional.cross_entropy(
-        outputs, labels, weight, reduction="none", label_smoothing=label_smoothing
-    )
-
-
-@row_losses.register(Multilabel)
-def _(
-    _task: Multilabel, outputs: "Tensor", labels: "Tensor", weight: "Tensor | None", label_smoothing: float
-) -> "Tensor":
-    """Return the binary cross-entropy, mean over the labels.
-
-    ``weight`` multiplies the loss of the labels that a row has. Smoothing moves each target by half its
-    share towards 0.5.
-    """
-    from torch.nn import functional
-
-    targets = labels.float() * (1 - label_smoothing) + label_smoothing / 2
-    entropies = functional.binary_cross_entropy_with_logits(
-        outputs, targets, pos_weight=weight, reduction="none"
-    )
-    return entropies.mean(dim=1)
-
-
-@row_losses.register(Regression)
-def _(
-    _task: Regression,
-    outputs: "Tensor",
-    labels: "Tensor",
-    _weight: "Tensor | None",
-    _label_smoothing: float,
-) -> "Tensor":
-    """Return the squared error."""
-    from torch.nn import functional
-
-    return functional.mse_loss(outputs, labels, reduction="none")
+def cross_fitted(task: Task, logits: Logits, labels: Labels, rule: ThresholdParams) -> Labels:
+    """Return predictions of rows of validation, each decided as the rows in other folds have chosen."""
+    if not isinstance(task, Multilabel):
+        return task.predictions(logits)
+    predictions = np.empty_like(labels)
+    for held_out, others in divisions(len(labels)):
+        chosen = decided(task, logits[others], labels[others], rule)
+        predictions[held_out] = chosen.predictions(logits[held_out])
+    return predictions

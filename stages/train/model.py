@@ -3,7 +3,7 @@
 import copy
 import difflib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MethodType
@@ -25,17 +25,20 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
-from stages.train.heads import matches_head, problem_type
 from tuneline.model.architectures import architecture_of
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
 from tuneline.paths import BASE_MODEL
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
-from tuneline.tasks import Task
+from tuneline.tasks import Regression, Task
 
-_PART = 1_000_000
-"""Targets that are copied at a time."""
+PROBLEM_TYPES = {
+    "classification": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+}
+"""Value of ``problem_type`` in the configuration of transformers, by kind of task."""
 
 
 def build_model(
@@ -67,7 +70,7 @@ def label_config(labels: Task) -> dict[str, Any]:
     return {
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
-        "problem_type": problem_type(labels),
+        "problem_type": PROBLEM_TYPES[labels.kind],
     }
 
 
@@ -196,7 +199,7 @@ def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> H
     head starts anew: a row of another class would have to be unlearned first. The head of a regression has
     one row, and stays.
     """
-    if matches_head(labels, stored):
+    if isinstance(labels, Regression) or list(stored) == list(labels.output_names):
         return "kept"
     weight_names = _output_weights(model)
 
@@ -329,8 +332,8 @@ def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]
     return heads + sorted(poolers)
 
 
-def compute_first_token_only(model: PreTrainedModel) -> bool:
-    """Restrict the last layer to the first token, and return True, if the classifier reads no other one.
+def compute_first_token_only(model: PreTrainedModel) -> None:
+    """Restrict the last layer to the first token, if the classifier reads no other one.
 
     After the last attention, no information passes between tokens. So query and attention output (a twelfth
     of a layer's arithmetic each) and the feed-forward part (two thirds) are needed for the first token only.
@@ -343,12 +346,11 @@ def compute_first_token_only(model: PreTrainedModel) -> bool:
     module_lists = [module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)]
     layers = max(module_lists, key=len, default=nn.ModuleList())
     if architecture.after_attention is None or len(layers) < 2:
-        return False
+        return
     last = layers[-1]
     last.get_submodule(architecture.after_attention).register_forward_pre_hook(_keep_first_token)
     if architecture.query is not None and model.config._attn_implementation == "sdpa":
         _attend_with_first_token(last, architecture.query)
-    return True
 
 
 def _keep_first_token(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -414,8 +416,9 @@ class TargetScale:
         if head is None or f"{head}.bias" not in drawn:
             return None
         # in two passes: the difference of large sums would lose the deviation of targets far from 0
-        mean = _mean(targets, lambda values: values)
-        deviation = math.sqrt(_mean(targets, lambda values: (values - mean) ** 2)) or 1.0
+        values = targets.astype(np.float64)
+        mean = float(values.sum()) / len(values)
+        deviation = math.sqrt(float(((values - mean) ** 2).sum()) / len(values)) or 1.0
 
         def restore(_: nn.Module, __: Any, output: Tensor) -> Tensor:
             return output.float() * deviation + mean
@@ -431,15 +434,3 @@ class TargetScale:
         # new tensors: the weights in the model stay as they were trained
         weights[weight] = weights[weight].float() * self.deviation
         weights[bias] = weights[bias].float() * self.deviation + self.mean
-
-
-def _mean(targets: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-    """Return the mean of a function of the finite targets, which are read in parts."""
-    totals = []
-    count = 0
-    for start in range(0, len(targets), _PART):
-        part = targets[start : start + _PART]
-        finite = part[np.isfinite(part)].astype(np.float64)
-        totals.append(float(function(finite).sum()))
-        count += len(finite)
-    return sum(totals) / count

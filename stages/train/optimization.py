@@ -1,4 +1,4 @@
-"""Loss, metric that selects the best weights, optimizer and learning rate schedule."""
+"""A loss of the user, the metric that selects the best weights, optimizer and learning rate schedule."""
 
 import math
 from collections.abc import Mapping
@@ -7,14 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from transformers import SchedulerType, get_scheduler
+from transformers import get_scheduler
 
-from stages.train.decisions import cross_fitted, decided
-from stages.train.losses import balanced_weights, model_outputs, row_losses, total_weight, weighted
+from stages.train.losses import balanced_weights, cross_fitted, decided, model_outputs
 from tuneline.metrics.functions import (
     CustomMetric,
     ProjectFunction,
@@ -29,7 +27,6 @@ from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import TrainParams
 from tuneline.params.section import FunctionName
 from tuneline.params.train import ThresholdParams
-from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Labels, Logits
 
@@ -37,54 +34,6 @@ _ROWS = 6
 """Rows with which the function is tried."""
 _TOLERANCE = 1e-4
 """Largest difference between the loss of an example in two batches that counts as rounding."""
-STEPPED_BY_VALIDATION_LOSS = (SchedulerType.REDUCE_ON_PLATEAU.value, SchedulerType.GREEDY.value)
-"""Schedules that are stepped after each evaluation, with its loss, instead of after each optimizer step."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """The loss of the task, or a function of the user (``custom_loss.py``), per example.
-
-    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7).
-    Class weights have the shape ``(classes,)``; ``None`` for 1 each.
-    """
-
-    task: Task
-    label_smoothing: float = 0.0
-    class_weights: NDArray[np.float32] | None = None
-    function: ProjectFunction | None = None
-
-    def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the weighted loss of each example, float32 of shape ``(examples,)``.
-
-        Args:
-            logits: Shape ``(examples, outputs)``, in float32 or half precision.
-            labels: Shape ``(examples, *Task.label_shape)``: int64 classes, float32 targets, or what another
-                kind of task has.
-        """
-        outputs = model_outputs(self.task, logits)
-        weight = None
-        if self.class_weights is not None:
-            weight = torch.as_tensor(self.class_weights, device=logits.device)
-        if self.function is None:
-            return row_losses(self.task, outputs, labels, weight, self.label_smoothing)
-
-        losses: Tensor = self.function(outputs, labels).float()
-        if weight is not None:
-            losses = weighted(self.task, losses, labels, weight)
-        return losses
-
-    def total_weight(self, labels: Labels) -> float:
-        """Return the divisor of the summed losses: the number of examples, or their summed class weights."""
-        if self.class_weights is None:
-            return float(len(labels))
-        return total_weight(self.task, labels, self.class_weights)
-
-
-def build_loss(params: TrainParams, split: TokenizedSplit) -> Loss:
-    """Build the loss that the parameters describe."""
-    labels = split.task
-    return Loss(labels, params.label_smoothing, class_weights(params, split), load_loss(params, labels))
 
 
 def class_weights(params: TrainParams, split: TokenizedSplit) -> NDArray[np.float32] | None:
@@ -110,7 +59,7 @@ def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:
     """
     if params.loss is None:
         return None
-    function = load_function("train.loss", FunctionName.parse("train.loss", params.loss), params.loss_options)
+    function = load_function("train.loss", FunctionName.parse("train.loss", params.loss))
     _check_losses(function, *_example(labels))
     return function
 
@@ -238,32 +187,15 @@ class ValidationMetric:
 
 
 def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device) -> Optimizer:
-    """Build the optimizer over the trainable parameters.
+    """Build AdamW over the trainable parameters.
 
-    Adam and AdamW use the fused kernel where the device has one: on 2 CPU cores, with a vocabulary of 30,522
-    words, a step takes 5 ms instead of 45 ms.
+    It uses the fused kernel where the device has one: on 2 CPU cores, with a vocabulary of 30,522 words, a
+    step takes 5 ms instead of 45 ms.
     """
     groups = parameter_groups(model, params.weight_decay)
     # the default of "fused" would be the slower kernel, even where the device has the faster one
-    adam_options: dict[str, Any] = {
-        "lr": params.learning_rate,
-        "betas": (params.betas[0], params.betas[1]),
-        "eps": params.epsilon,
-        "fused": device.type in ("cpu", "cuda", "xpu", "mps", "hpu"),
-    }
-    match params.optimizer:
-        case "adamw":
-            return torch.optim.AdamW(groups, **adam_options)
-        case "adam":
-            return torch.optim.Adam(groups, **adam_options)
-        case "sgd":
-            return torch.optim.SGD(groups, lr=params.learning_rate, momentum=params.momentum)
-        case "adafactor":  # uses train.learning_rate and train.schedule instead of its own relative step size
-            adafactor: Any = transformers.Adafactor
-            optimizer: Optimizer = adafactor(
-                groups, lr=params.learning_rate, scale_parameter=False, relative_step=False
-            )
-            return optimizer
+    fused = device.type in ("cpu", "cuda", "xpu", "mps", "hpu")
+    return torch.optim.AdamW(groups, lr=params.learning_rate, fused=fused)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -294,22 +226,7 @@ def total_steps(params: TrainParams, steps_per_epoch: int) -> int:
     return steps_per_epoch * (params.epochs or 0)
 
 
-def warmup_steps(params: TrainParams, total: int) -> int:
-    """Return the number of optimizer steps over which the learning rate rises."""
-    if params.warmup_steps is not None:
-        return params.warmup_steps
-    return math.ceil(total * (params.warmup_ratio or 0.0))
-
-
 def build_schedule(optimizer: Optimizer, params: TrainParams, total: int) -> Any:
-    """Build the learning rate schedule. The training loop steps it; see ``STEPPED_BY_VALIDATION_LOSS``."""
-    try:
-        return get_scheduler(
-            params.schedule, optimizer, warmup_steps(params, total), total, dict(params.schedule_options)
-        )
-    except (TypeError, ValueError) as error:
-        raise ParamsError(
-            f"train.schedule_options: the schedule {params.schedule!r} does not accept"
-            f" {params.schedule_options}: {error}",
-            f"Use keyword arguments of the function for {params.schedule!r} in transformers.optimization.",
-        ) from None
+    """Build the learning rate schedule, which the training loop steps."""
+    name = "constant_with_warmup" if params.schedule == "constant" else params.schedule
+    return get_scheduler(name, optimizer, math.ceil(total * params.warmup_ratio), total)

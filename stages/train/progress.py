@@ -6,23 +6,19 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from accelerate import Accelerator
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from stages.train.data import BatchLoader, Rows, split_into_micro_batches
 from stages.train.devices import LIVE
-from tuneline.core.training_devices import TrainingSegment
 from tuneline.runtime.terminal import visible
 
-_JSON_KEYS = {"evaluations_without_improvement": "stale"}
-"""Attributes whose key in ``progress.json`` differs, because the format of checkpoints stays stable."""
+SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,10 @@ class TrainingProgress:
         losses: Losses of the steps since the last row of the training curve.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
-        segments: Parts of the run, each with one layout (processes, micro-batches, threads) and kind of
-            machine: with another one, sums are rounded differently.
-        requested_micro_batch_size: The parameter. The last segment has less if memory ran out.
+        layouts: Layouts of the processes and machines that trained, by the step from which they did. With
+            more than one, the bytes of the model are not promised to repeat.
+        micro_batch_size: Size of the micro-batches; smaller than the parameter if memory ran out.
+        requested_micro_batch_size: The parameter.
     """
 
     step: int = 0
@@ -76,7 +73,8 @@ class TrainingProgress:
     best_step: int = 0
     evaluations_without_improvement: int = 0
     stopped_early: bool = False
-    segments: list[TrainingSegment] = field(default_factory=list)
+    layouts: dict[str, str] = field(default_factory=dict)
+    micro_batch_size: int = 0
     requested_micro_batch_size: int = 0
 
     def write(self, path: Path) -> None:
@@ -84,32 +82,25 @@ class TrainingProgress:
 
         Floats are read back exactly: JSON holds the shortest decimal of the same float.
         """
-        values = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
-        path.write_text(json.dumps(values, default=TrainingSegment.model_dump), encoding="utf-8")
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a file written by ``write``."""
-        # the reverse of ``write``: names of attributes, then their classes
         values = json.loads(path.read_text(encoding="utf-8"))
-        values |= {name: values.pop(key) for name, key in _JSON_KEYS.items()}
         values["logged"] = [TrainingStep(**row) for row in values["logged"]]
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
-        values["segments"] = [TrainingSegment(**segment) for segment in values["segments"]]
         return cls(**values)
 
-    def begin_segment(self, segment: TrainingSegment) -> TrainingSegment | None:
-        """Go on with a layout. Return the last segment if it had another one."""
-        # a segment that began at the same step has trained nothing
-        self.segments = [earlier for earlier in self.segments if earlier.step < segment.step]
-        if not self.segments:
-            self.segments.append(segment)
+    def begin(self, layout: str) -> str | None:
+        """Go on with a layout; return the last one if it was another one."""
+        # one that began at this step has trained nothing
+        self.layouts = {step: value for step, value in self.layouts.items() if int(step) < self.step}
+        last = next(reversed(self.layouts.values()), layout)
+        if last == layout and self.layouts:
             return None
-        last = self.segments[-1]
-        if last.has_layout_of(segment):
-            return None
-        self.segments.append(segment)
-        return last
+        self.layouts[str(self.step)] = layout
+        return None if last == layout else last
 
     @property
     def best(self) -> Evaluation | None:
@@ -156,107 +147,67 @@ class TrainingProgress:
         return improved
 
 
-SECONDS_BETWEEN_LINES = 10.0
-TrackedRow = tuple[int, dict[str, float]]
-"""Step, and values by name."""
-
-
-@dataclass
-class Throughput:
-    """Data trained on since the process started, summed over all processes.
-
-    Not part of a run's saved state.
-    """
-
-    samples: int = 0
-    tokens: int = 0
-    positions: int = 0
-
-    def add(self, samples: int, lengths: NDArray[np.int64], width: int) -> None:
-        """Count a micro-batch of examples.
-
-        ``lengths`` are the tokens of its rows, or of their windows, and ``width`` those to which they are
-        padded.
-        """
-        self.samples += samples
-        self.tokens += int(lengths.sum())
-        self.positions += len(lengths) * width
-
-    @property
-    def padding(self) -> float:
-        """Share of positions that hold padding."""
-        if not self.positions:
-            return 0.0
-        return 1 - self.tokens / self.positions
-
-
 class TrainingLogger:
     """Logger of the main process: a progress bar on a terminal, otherwise a line every few seconds; curves.
 
-    Curves go to the trackers named in ``run.trackers``. A resumed run rewrites them from its checkpoint, so
-    that each step is logged once.
+    Curves go to DVCLive. A resumed run rewrites them from its checkpoint, so that each step is logged once.
+    ``samples``, ``tokens`` and ``positions`` count what all processes have trained on since the start;
+    ``positions`` counts padding, too.
     """
 
     def __init__(self, accelerator: Accelerator, loader: BatchLoader, metric: str) -> None:
-        self.throughput = Throughput()
-        self._accelerator = accelerator
+        self.samples = self.tokens = self.positions = 0
+        self._processes = accelerator.num_processes
         self._loader = loader
         self._metric = metric
         self._enabled = accelerator.is_main_process
         self._bar: Any = None
-        self._total = 0
-        self._resumed_step = 0
-        self._steps_done = 0
+        self._live: Any = None
         self._started = self._last_line = time.monotonic()
 
     @contextlib.contextmanager
     def open(self, progress: TrainingProgress, total_steps: int) -> Iterator[None]:
-        """Open the progress bar and the trackers, and close them on exit, also after an error."""
-        self._total = total_steps
-        self._resumed_step = progress.step
-        self._steps_done = 0
-        self._open_trackers(progress)
-        # after the trackers, which may replay a long curve
+        """Open the progress bar and the curves, and close them on exit, also after an error."""
+        if self._enabled:
+            self._open_curves(progress)
+        # after the curves, which may be long
         self._started = self._last_line = time.monotonic()
-        with suppress_logging_errors():
-            self._bar = tqdm(
-                total=total_steps,
-                initial=progress.step,
-                unit="step",
-                disable=None if self._enabled else True,  # None: on a terminal only
-                leave=False,
-            )
+        hidden = None if self._enabled else True  # None: shown on a terminal only
+        self._bar = tqdm(total=total_steps, initial=progress.step, unit="step", disable=hidden, leave=False)
         try:
             yield
         finally:
             with suppress_logging_errors():
                 self._bar.close()
-            # not end_training: it also ends the process group
-            for tracker in getattr(self._accelerator, "trackers", []):
+            if self._live is not None:
                 with suppress_logging_errors():
-                    tracker.finish()
+                    self._live.end()
 
     @property
     def seconds(self) -> float:
         """Seconds since the logger was opened."""
         return time.monotonic() - self._started
 
+    @property
+    def padding(self) -> float:
+        """Share of positions that hold padding."""
+        return 1 - self.tokens / max(self.positions, 1)
+
     def log_step(
-        self, result: TrainingStep, batch: Rows, rows_at_once: int, logged: TrainingStep | None
+        self, result: TrainingStep, batch: Rows, micro_batch_size: int, logged: TrainingStep | None
     ) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
-        processes = self._accelerator.num_processes
         windows = self._loader.windows(batch)
-        for rows in split_into_micro_batches(batch, rows_at_once, processes, windows):
+        for rows in split_into_micro_batches(batch, micro_batch_size, self._processes, windows):
             lengths = self._loader.split.input_lengths_of(rows)
-            self.throughput.add(len(rows), lengths, self._loader.width(rows))
-        self._steps_done += 1
+            self.samples += len(rows)
+            self.tokens += int(lengths.sum())
+            self.positions += len(lengths) * self._loader.width(rows)
 
         with suppress_logging_errors():
-            self._bar.update()
             self._show(result)
         if logged is not None:
-            self._track(self._step_row(logged))
+            self._track(_step_values(logged), logged.step)
 
     def log_evaluation(self, row: Evaluation, best: bool) -> None:
         """Log an evaluation."""
@@ -264,7 +215,7 @@ class TrainingLogger:
         if best:
             message += " (best)"
         self.info(message)
-        self._track(self._evaluation_row(row))
+        self._track(self._evaluation_values(row), row.step)
 
     def info(self, message: str) -> None:
         """Print a line on the main process, above the progress bar if there is one."""
@@ -275,80 +226,55 @@ class TrainingLogger:
 
     def _show(self, result: TrainingStep) -> None:
         """Show a step in the bar, and without a bar now and then in a line."""
-        samples_per_second = self.throughput.samples / self.seconds
-        tokens_per_second = self.throughput.tokens / self.seconds
+        self._bar.update()
         status = (
-            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g}, {samples_per_second:.0f} samples/s,"
-            f" {tokens_per_second:.0f} tokens/s, {self.throughput.padding:.1%} padding"
+            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g},"
+            f" {self.samples / self.seconds:.0f} samples/s, {self.tokens / self.seconds:.0f} tokens/s,"
+            f" {self.padding:.1%} padding"
         )
         self._bar.set_postfix_str(status, refresh=False)
 
         line_is_due = time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES
-        if self._bar.disable and self._enabled and line_is_due:
+        if self._bar.disable and line_is_due:
             self._last_line = time.monotonic()
-            step = self._resumed_step + self._steps_done
-            seconds_per_step = self.seconds / max(self._steps_done, 1)
-            seconds_left = seconds_per_step * (self._total - step)
-            self.info(f"step {step} of {self._total}: {status}, {seconds_left:.0f} s left")
+            self.info(f"step {result.step} of {self._bar.total}: {status}")
 
-    def _open_trackers(self, progress: TrainingProgress) -> None:
-        """Open the trackers, and send them the curves so far."""
-        if not self._accelerator.log_with:
-            return
-        if self._enabled:
-            shutil.rmtree(LIVE, ignore_errors=True)
-            LIVE.mkdir(parents=True, exist_ok=True)
-
-        options = {"dvclive": {"dir": str(LIVE), "save_dvc_exp": False, "dvcyaml": False}}
+    def _open_curves(self, progress: TrainingProgress) -> None:
+        """Open the curves, and write them so far: all rows by one ``next_step``, which takes 9 ms."""
+        shutil.rmtree(LIVE, ignore_errors=True)
         try:
-            self._accelerator.init_trackers("train", init_kwargs=options)
+            from dvclive.live import Live
+
+            self._live = Live(str(LIVE), save_dvc_exp=False, dvcyaml=False)
+            for step in progress.logged:
+                self._log(_step_values(step), step.step)
+            for row in progress.evaluated:
+                self._log(self._evaluation_values(row), row.step)
+            if progress.logged:
+                self._live.next_step()
         except Exception as error:  # DVCLive 3.49, for example, in a git repository without a commit
             self.info(f"WARNING: there will be no live curves in {LIVE}: {error}")
-            self._accelerator.trackers.clear()
+            self._live = None
 
-        if self._enabled:
-            rows = [self._step_row(row) for row in progress.logged]
-            rows += [self._evaluation_row(row) for row in progress.evaluated]
+    def _track(self, values: dict[str, float], step: int) -> None:
+        if self._live is not None:
             with suppress_logging_errors():
-                self._replay(rows)
+                self._log(values, step)
+                self._live.next_step()
 
-    def _replay(self, rows: Sequence[TrackedRow]) -> None:
-        """Send the curves of a checkpoint, possibly thousands of rows, to the trackers.
+    def _log(self, values: dict[str, float], step: int) -> None:
+        self._live.step = step
+        for name, value in values.items():
+            self._live.log_metric(name, value)
 
-        DVCLive 3.49 needs 9 ms per ``next_step``, because that writes a summary too. So all rows share one
-        call.
-        """
-        for tracker in self._accelerator.trackers:
-            if tracker.name != "dvclive":
-                for step, values in rows:
-                    tracker.log(values, step=step)
-                continue
-            live = tracker.tracker
-            for step, values in rows:
-                live.step = step
-                for name, value in values.items():
-                    live.log_metric(name, value)
-            if rows:
-                live.next_step()
+    def _evaluation_values(self, row: Evaluation) -> dict[str, float]:
+        return {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}
 
-    def _track(self, row: TrackedRow) -> None:
-        step, values = row
-        with suppress_logging_errors():
-            self._accelerator.log(values, step=step)
 
-    def _step_row(self, row: TrainingStep) -> TrackedRow:
-        values = {
-            "loss": row.loss,
-            "learning_rate": row.learning_rate,
-            "gradient_norm": row.gradient_norm,
-        }
-        return row.step, values
-
-    def _evaluation_row(self, row: Evaluation) -> TrackedRow:
-        values = {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}
-        return row.step, values
+def _step_values(row: TrainingStep) -> dict[str, float]:
+    return {"loss": row.loss, "learning_rate": row.learning_rate, "gradient_norm": row.gradient_norm}
 
 
 def suppress_logging_errors() -> contextlib.suppress:
-    """Ignore any error of logging: a closed pipe, a full disk, a bug of a tracker."""
+    """Ignore any error of logging: a closed pipe, a full disk, a bug of DVCLive."""
     return contextlib.suppress(Exception)

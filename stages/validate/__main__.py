@@ -59,7 +59,7 @@ def main() -> dict[str, float]:
     """Check the data, write the report, and then fail if there are errors."""
     # inputs: what is missing is reported at once
     params = load_params()
-    check_launch(params.train.launch, params.train.optimizer)
+    check_launch(params.train.launch)
     for split in SPLITS:
         SplitReader.open(RAW, split, "download")
         SplitReader.open(TOKENIZED, split, "tokenize")

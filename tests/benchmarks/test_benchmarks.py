@@ -15,8 +15,6 @@ PACKAGES = ("benchmarks.", "flows.", "stages.", "tests.", "tuneline.")
 FILES = sorted((ROOT / "benchmarks").rglob("*.py"))
 TINY_MODEL = ("--layers", "1", "--hidden", "64")
 SMALLEST = {
-    "big_texts": ("--texts", "1", "--size", "20000"),
-    "contention": (*TINY_MODEL, "--steps", "20", "--rounds", "1"),
     "faults": ("--faults", "class_dot", "--seeds", "1", "--jobs", "1"),
     "inference": (*TINY_MODEL, "--scale", "0.05"),
     "memory": (*TINY_MODEL, "--calls", "10", "--rounds", "2"),

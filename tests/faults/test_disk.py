@@ -169,7 +169,7 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_fro
     tiny_task.write_data(tmp_path)
     shutil.copytree(ROOT / "tests/conf/accelerate", tmp_path / "conf/accelerate")
     large = {"intermediate_size": 8192}  # 2 MB of weights, 6 MB in a checkpoint
-    tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4, keep_checkpoints=5)
+    tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4)
     train = f"{sys.executable} -m stages.train.launch 2>&1; echo exit $?"
     after = "find checkpoints -name '.*.partial'; ls checkpoints/*; echo; mount -o remount,size=100m $PWD"
     done = run(

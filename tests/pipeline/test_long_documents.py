@@ -80,7 +80,6 @@ def accuracy(project: Path, place: str, long_text: str) -> float:
             "global_batch_size": 16,
             "micro_batch_size": 16,
         },
-        run={"trackers": []},
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for stage in ("stages.tokenize", "stages.train"):

@@ -1,8 +1,6 @@
 """Launch configurations, ``conf/accelerate/NAME.yaml``: read, and checked against the machine."""
 
-import multiprocessing
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +14,7 @@ AUTO = "auto"
 """Name of the launch configuration for which devices, processes and precision are chosen."""
 CPU = "cpu"
 """Name of the launch configuration that stays on the CPU."""
-CHECKED_TYPES = ("NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
-"""Values of ``distributed_type`` whose devices are known here.
-
-Others (TPU, Ascend, ...) are left to accelerate.
-"""
+MixedPrecision = Literal["no", "fp16", "bf16"]
 
 
 def read_launch(name: str) -> Mapping[str, Any]:
@@ -49,61 +43,21 @@ def needs_gpu(name: str) -> bool:
     Then accelerate would train on a CPU without a warning, for hours.
     """
     config = read_launch(name)
-    if name == AUTO or config.get("use_cpu") or cpu_is_forced():
-        return False
-    return (
-        config.get("compute_environment", "LOCAL_MACHINE") == "LOCAL_MACHINE"
-        and config.get("distributed_type", "NO") in CHECKED_TYPES
-    )
+    return name != AUTO and not config.get("use_cpu") and not cpu_is_forced()
 
 
-def check_launch(name: str, optimizer: str) -> None:
-    """Refuse a launch configuration that does not suit the machine or the optimizer.
-
-    Every stage up to the training calls it.
+def check_launch(name: str) -> None:
+    """Refuse a launch configuration that does not suit the machine: every stage up to the training calls it.
 
     Raises:
-        ParamsError: The configuration does not exist, or needs a GPU and there is none, or would train with
-            another optimizer.
+        ParamsError: The configuration does not exist, or needs a GPU and there is none.
     """
-    if name == AUTO:  # it suits every machine
-        return
     reason = why_no_accelerator() if needs_gpu(name) else None
     if reason is not None:
         raise ParamsError(
             f"train.launch: {launch_file(name)} needs a GPU, and there is none: {reason}.",
             "Set train.launch to auto, for the best devices of each machine, or to cpu.",
         )
-    if optimizer not in ("adamw", "adam") and offloads_optimizer(read_launch(name)):
-        raise ParamsError(
-            f"train.optimizer: with {launch_file(name)}, DeepSpeed offloads the optimizer to the CPU, and"
-            f" accelerate replaces {optimizer} by DeepSpeed's Adam.",
-            "Set train.optimizer to adamw or adam, or train.launch to fsdp-offload.",
-        )
-
-
-def offloads_optimizer(config: Mapping[str, Any]) -> bool:
-    """Return True if a launch configuration lets DeepSpeed offload the optimizer.
-
-    It says so itself, or by a file of DeepSpeed that it names.
-    """
-    if config.get("distributed_type") != "DEEPSPEED":
-        return False
-    # Each section may be missing or null.
-    deepspeed = config.get("deepspeed_config") or {}
-    file = deepspeed.get("deepspeed_config_file")
-    if file:
-        values = read_yaml(Path(file)) or {}
-        zero = values.get("zero_optimization") or {}
-        offload = zero.get("offload_optimizer") or {}
-        device = offload.get("device", "none")
-        return device != "none" and bool(values.get("zero_force_ds_cpu_optimizer", True))
-    return str(deepspeed.get("offload_optimizer_device") or "none") != "none"
-
-
-MixedPrecision = Literal["no", "fp16", "bf16"]
-BF16_CAPABILITY = (8, 0)
-"""Compute capability of the first CUDA GPUs that compute in bf16: Ampere."""
 
 
 @dataclass(frozen=True)
@@ -111,18 +65,14 @@ class Devices:
     """Accelerators that torch finds.
 
     Attributes:
-        capability: Lowest compute capability of the CUDA devices.
-        rocm: True if the devices are AMD's, which torch names ``cuda``. All that it supports compute in bf16.
+        precision: The fastest precision that they compute and that is safe for fine-tuning.
         why_cpu: Reason for the CPU.
-        cpu_bf16: True if the CPU multiplies matrices of bf16.
     """
 
     type: Literal["cpu", "cuda", "mps"] = "cpu"
     count: int = 1
-    capability: tuple[int, int] = (0, 0)
-    rocm: bool = False
+    precision: MixedPrecision = "no"
     why_cpu: str | None = None
-    cpu_bf16: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,18 +82,27 @@ class DeviceChoice:
     device: Literal["cpu", "cuda", "mps"]
     processes: int
     precision: MixedPrecision
+    why_cpu: str | None = None
 
     def __str__(self) -> str:
-        if self.device == "cpu":
-            device = "the CPU"
-        elif self.device == "mps":
-            device = "Apple's GPU (MPS)"
-        elif self.processes == 1:
-            device = "1 GPU"
-        else:
-            device = f"{self.processes} GPUs (DDP)"
+        names = {"cpu": "the CPU", "mps": "Apple's GPU (MPS)", "cuda": f"{self.processes} GPU"}
+        device = names[self.device]
+        if self.processes > 1:
+            device += "s (DDP)"
         precision = "float32" if self.precision == "no" else self.precision
-        return f"{device}, {precision}"
+        reason = f" ({self.why_cpu})" if self.why_cpu else ""
+        return f"{device}, {precision}{reason}"
+
+
+def choose_devices(
+    launch: str, global_batch_size: int, mixed_precision: MixedPrecision | Literal["auto"] | None
+) -> DeviceChoice:
+    """Choose devices, processes and precision; with the launch configuration ``cpu``, only the precision."""
+    if launch == AUTO:
+        devices = find_devices()
+    else:
+        devices = _cpu(None)
+    return choose_processes(devices, global_batch_size, mixed_precision)
 
 
 def choose_processes(
@@ -155,44 +114,28 @@ def choose_processes(
     ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would compute
     nothing.
     """
-    precision: MixedPrecision = "no"
+    precision = devices.precision
     if mixed_precision is not None and mixed_precision != "auto":
         precision = mixed_precision
-    elif devices.type == "cuda":
-        precision = "bf16" if devices.rocm or devices.capability >= BF16_CAPABILITY else "fp16"
-    elif devices.type == "cpu" and devices.cpu_bf16 and mixed_precision == "auto":
-        precision = "bf16"
-    return DeviceChoice(devices.type, min(devices.count, global_batch_size), precision)
+    elif devices.type == "cpu" and mixed_precision is None:
+        precision = "no"
+    return DeviceChoice(devices.type, min(devices.count, global_batch_size), precision, devices.why_cpu)
 
 
 def find_devices() -> Devices:
-    """Ask torch for the accelerators of this machine, unless it certainly has none.
-
-    Importing torch takes seconds. With several GPUs, CUDA is initialized in another process, because each
-    process that initializes it keeps memory of a GPU.
-    """
+    """Ask torch for the accelerators of this machine, unless it certainly has none: the import is slow."""
     reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
     if reason is not None:
-        return Devices(why_cpu=reason, cpu_bf16=computes_bf16())
+        return _cpu(reason)
     import torch
 
-    if not torch.cuda.is_available():
-        if torch.backends.mps.is_available():
-            return Devices("mps")
-        return Devices(why_cpu="torch finds no GPU", cpu_bf16=computes_bf16())
-
-    count = torch.cuda.device_count()
-    if torch.version.hip is not None:
-        return Devices("cuda", count, rocm=True)
-    if count == 1:
-        return Devices("cuda", count, lowest_capability())
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
-        capability = executor.submit(lowest_capability).result()
-    return Devices("cuda", count, capability)
+    if torch.cuda.is_available():
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return Devices("cuda", torch.cuda.device_count(), "bf16" if has_bf16 else "fp16")
+    if torch.backends.mps.is_available():
+        return Devices("mps")
+    return _cpu("torch finds no GPU")
 
 
-def lowest_capability() -> tuple[int, int]:
-    """Return the lowest compute capability of the visible CUDA devices."""
-    import torch
-
-    return min(torch.cuda.get_device_capability(device) for device in range(torch.cuda.device_count()))
+def _cpu(reason: str | None) -> Devices:
+    return Devices(precision="bf16" if computes_bf16() else "no", why_cpu=reason)

@@ -15,11 +15,34 @@ from typing import Any
 from tuneline.core.pipeline_code import CODE, ROOT, code_hash
 from tuneline.core.raw_source import AppliedCorrections
 from tuneline.core.records import OMITTED, Record
-from tuneline.core.training_devices import DevicesUsed
 from tuneline.core.written_records import write_record
 from tuneline.core.yaml_files import read_yaml
 from tuneline.paths import PARAMS, PROVENANCE
 from tuneline.runtime.errors import StageError
+
+
+class DevicesUsed(Record):
+    """Devices that a model was trained on: another kind, precision or number of them gives other weights."""
+
+    type: str
+    """``cpu``, ``cuda`` or another type of torch."""
+    precision: str
+    """``no`` (float32), ``fp16`` or ``bf16``."""
+    processes: int
+    distribution: str
+    """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
+    layouts: Mapping[str, str] | None = OMITTED
+    """Of a training that was resumed on other devices: which, by the step. Its bytes need not repeat."""
+
+    def __str__(self) -> str:
+        precision = "float32" if self.precision == "no" else self.precision
+        text = f"{self.type}, {precision}"
+        if self.processes > 1:
+            text += f", {self.processes} processes ({self.distribution})"
+        if self.layouts:
+            parts = [f"from step {step} {layout}" for step, layout in self.layouts.items()]
+            text += f"; the bytes are not those of one kind of machine: {'; '.join(parts)}"
+        return text
 
 
 class StageProvenance(Record):

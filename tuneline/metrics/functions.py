@@ -5,7 +5,7 @@ import importlib
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
@@ -23,9 +23,6 @@ from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.task import Labels
 
-OPTIONS_OF = {"train.loss": " or a value in train.loss_options"}
-"""Where the values of other arguments come from, by parameter; a metric has none."""
-
 
 @dataclass(frozen=True)
 class ProjectFunction:
@@ -37,22 +34,19 @@ class ProjectFunction:
     parameter: str
     name: FunctionName
     target: Callable[..., Any]
-    options: Mapping[str, Any]
     files: tuple[Path, ...]
 
     def __call__(self, logits: Any, labels: Any) -> Any:
         """Call the function. Its errors pass as they are: their traceback names the line."""
-        return self.target(logits, labels, **self.options)
+        return self.target(logits, labels)
 
     def error(self, problem: str, hint: str) -> ParamsError:
         """Return an error about the function that names parameter, file and function."""
         return ParamsError(f"{self.parameter}: {self.name} {problem}", hint)
 
 
-def load_function(
-    parameter: str, name: FunctionName, options: Mapping[str, Any] | None = None
-) -> ProjectFunction:
-    """Import a function of logits, labels, and options by name.
+def load_function(parameter: str, name: FunctionName) -> ProjectFunction:
+    """Import a function of logits and labels by name.
 
     A function that needs a file that is no dependency of its stage is refused.
     """
@@ -63,18 +57,14 @@ def load_function(
             f"{parameter}: {name.file} has no function {name.function!r}.",
             "Correct the name, or write the function.",
         )
-    function = ProjectFunction(parameter, name, target, options or {}, files)
+    function = ProjectFunction(parameter, name, target, files)
     # A call with other arguments would fail only in the middle of a training.
     try:
-        inspect.signature(target).bind("logits", "labels", **function.options)
+        inspect.signature(target).bind("logits", "labels")
     except TypeError as error:
-        arguments = "logits, labels"
-        for key, value in function.options.items():
-            arguments += f", {key}={value!r}"
         raise function.error(
-            f"cannot be called as {name.function}({arguments}): {error}.",
-            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a"
-            f" default{OPTIONS_OF.get(parameter, '')}.",
+            f"cannot be called as {name.function}(logits, labels): {error}.",
+            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default.",
         ) from None
     if PIPELINE.exists():
         check_listed(parameter, files, read_yaml(PIPELINE))

@@ -77,13 +77,6 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        same_name = self.tokenize.tokenizer is not None and self.tokenize.tokenizer == self.model.checkpoint
-        if same_name and self.tokenize.revision not in (None, self.model.revision):
-            raise ValueError(
-                f"tokenize.revision: {self.tokenize.revision!r} is not model.revision"
-                f" ({self.model.revision!r}), and both are of {self.model.checkpoint}; set model.revision,"
-                " and tokenize.tokenizer and tokenize.revision to null"
-            )
         if self.train.keep == "best" and self.evaluate.split == "validation":
             raise ValueError(
                 "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep"

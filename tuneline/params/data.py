@@ -473,11 +473,6 @@ class TokenizeParams(Section):
 
     ``null``: that of ``model.checkpoint``; without one, a WordPiece
     tokenizer is trained on the train split."""
-    revision: str | None = None
-    """Commit, tag or branch of the tokenizer on the hub, if it is not that of ``model.checkpoint``.
-
-    ``null``: main.
-    """
     vocab_size: Annotated[int, Field(ge=100)] = 4000
     """Maximal vocabulary size of a tokenizer trained on the train split, or on a million of its rows."""
     max_length: Annotated[int, Field(ge=4)] = 128
@@ -489,28 +484,17 @@ class TokenizeParams(Section):
     """A text that is longer than ``max_length``.
 
     ``truncate``: its end is cut off. ``head_tail``: its beginning and its end are kept, and the middle is cut
-    out (``head_share``). ``windows``: the model reads all of it, in several windows, and gives one answer;
+    out. ``windows``: the model reads all of it, in several windows, and gives one answer;
     training and prediction take longer by their number (``windows``). Of a pair, the longer text is cut or
     divided.
-    """
-    head_share: Rate = 0.25
-    """``head_tail``: fraction of the kept tokens that are from the beginning.
-
-    The default is 128 of 510 tokens, which were best in Sun et al. 2019, "How to Fine-Tune BERT for Text
-    Classification?", section 5.3.1.
     """
     windows: WindowsParams
     """``windows``: the size of their overlap, their number, and the answer."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.tokenizer is None and self.revision is not None:
-            raise ValueError(
-                "revision: there is no tokenize.tokenizer; set it to null. The tokenizer of model.checkpoint"
-                " has its revision"
-            )
         if self.tokenizer is not None:
-            problem = invalid_name(self.tokenizer, self.revision)
+            problem = invalid_name(self.tokenizer)
             if problem is not None:
                 raise ValueError(f"tokenizer: {problem}")
         # each row has a special token at least, in nearly all tokenizers; the stage tokenize knows how many

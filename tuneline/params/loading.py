@@ -230,16 +230,15 @@ def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 
 FINE_TUNING_RATE = 2.0e-4
-"""Learning rate of Adam above which fine-tuning usually destroys what an encoder has learned."""
+"""Learning rate of AdamW above which fine-tuning usually destroys what an encoder has learned."""
 
 
 def find_warnings(params: Params) -> list[str]:
     """Return one line for each doubtful value."""
     train = params.train
     warnings = []
-    adam = train.optimizer in {"adamw", "adam"}
     tuned = params.model.checkpoint is not None and params.model.head != "frozen"
-    if tuned and adam and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
+    if tuned and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
         warnings.append(
             f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a"
             " checkpoint with it usually destroys what the checkpoint has learned. Published values are 1e-5"

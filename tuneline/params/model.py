@@ -41,7 +41,7 @@ def is_folder(name: str) -> bool:
     return PurePosixPath(name).parts[: len(BASE_SOURCE.parts)] == BASE_SOURCE.parts
 
 
-def invalid_name(name: str, revision: str | None) -> str | None:
+def invalid_name(name: str, revision: str | None = None) -> str | None:
     """Return what is wrong with the name of a pretrained model; ``None`` if nothing is.
 
     It is ``owner/name`` or ``name`` on the hub, or a folder ``models/source/NAME``.
@@ -85,8 +85,8 @@ class ModelParams(Section):
 
     head: Literal["frozen", "auto"] | None = None
     """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in
-    seconds (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and
-    ``evaluation_batch_size`` then have an effect. ``null``: train the whole model. ``auto``: both, and the
+    seconds (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed`` and
+    ``metric`` then have an effect. ``null``: train the whole model. ``auto``: both, and the
     validation split decides which is published (stages/train/choice.py).
     """
 

@@ -1,18 +1,12 @@
 """Sections ``train`` and ``run``: how a model is trained, and how a training is saved."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tuneline.params.section import Fraction, FunctionName, Positive, PositiveFloat, Section
 
-Schedule = Literal[
-    "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup",
-    "inverse_sqrt", "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
-    "warmup_stable_decay", "greedy",
-]  # fmt: skip
-WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules that transformers builds without a warmup, whatever is given."""
+Schedule = Literal["linear", "cosine", "polynomial", "inverse_sqrt", "constant"]
 
 
 class EarlyStopping(Section):
@@ -90,21 +84,6 @@ class TrainParams(Section):
     Gradient accumulation follows from both. With ``tokenize.long_text: windows``, it counts windows; those of
     one example stay together.
     """
-    micro_batch_tokens: Positive | None = None
-    """Tokens in one forward pass of one process, padding included: of longer rows, fewer than
-    ``micro_batch_size``. ``null``: no limit.
-    """
-    bucket_window: Positive = 50
-    """Number of batches that are sorted by length together, which reduces padding.
-
-    1: random order without length bucketing.
-    """
-
-    optimizer: Literal["adamw", "adam", "adafactor", "sgd"] = "adamw"
-    """``adamw`` and ``adam`` use torch's fused kernel.
-
-    ``adafactor`` has no relative step size of its own here.
-    """
     learning_rate: PositiveFloat = 7.0e-4
     """Learning rate after the warmup, from which ``schedule`` changes it.
 
@@ -112,38 +91,16 @@ class TrainParams(Section):
     """
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Weight decay factor of matrices; biases and norms do not decay. 0: no decay."""
-    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.999]
-    """Moment decay rates of Adam and AdamW."""
-    epsilon: PositiveFloat = 1.0e-8
-    """Denominator offset of Adam and AdamW."""
-    momentum: Fraction = 0.9
-    """Momentum of SGD."""
-    max_grad_norm: PositiveFloat | None = 1.0
-    """Norm to which larger gradients are clipped. ``null``: no clipping."""
     schedule: Schedule = "linear"
-    """Learning rate schedule of transformers.
-
-    ``constant``, ``reduce_lr_on_plateau`` and ``greedy`` have no warmup.
-    """
-    schedule_options: dict[str, Any] = {}
-    """Other arguments of the schedule's function in ``transformers.optimization``, for example ``{num_cycles:
-    2}``.
-    """
-    warmup_ratio: Fraction | None = 0.1
-    """Warmup as a fraction of all optimizer steps, rounded up.
-
-    Set this or ``warmup_steps``; both ``null``: no warmup.
-    """
-    warmup_steps: Annotated[int, Field(ge=0)] | None = None
-    """Optimizer steps of the warmup. Set this or ``warmup_ratio``."""
+    """Learning rate schedule of transformers, after the warmup."""
+    warmup_ratio: Fraction = 0.1
+    """Warmup as a fraction of all optimizer steps, rounded up. 0: none."""
 
     loss: str | None = None
     """Loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md).
 
     ``null``: cross-entropy or squared error.
     """
-    loss_options: dict[str, Any] = {}
-    """Other arguments of that function, for example ``{gamma: 2.0}``."""
     label_smoothing: Fraction = 0.0
     """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
@@ -171,27 +128,10 @@ class TrainParams(Section):
     bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto`` or ``cpu``: the same, and
     bf16 on CPUs that compute it (AVX512-BF16, AMX), if a measured step is faster.
     """
-    tf32: bool = True
-    """Multiply float32 matrices in TF32 on CUDA: faster, with 10 bits of mantissa.
-
-    No effect on other devices.
-    """
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    first_token_only: bool = True
-    """Compute the last layer for the first token only, where the classifier reads no other: less work for the
-    same logits and gradients.
-    """
-    compile: str | None = None
-    """Backend of ``torch.compile``, for example ``inductor``. ``null``: do not compile."""
-
     evaluate_every_steps: Positive | None = None
     """Optimizer steps between evaluations. ``null``: one at the end of each epoch."""
-    evaluation_batch_size: Positive = 64
-    """Examples in one forward pass of one process on the validation split, or windows of them.
-
-    Where they have more than 512 tokens, fewer are computed at once. It is halved when memory runs out.
-    """
     keep: Literal["best", "last"] = "best"
     """Weights to publish: the best by ``metric`` on the validation split, or the last."""
     metric: str = "accuracy"
@@ -204,25 +144,11 @@ class TrainParams(Section):
     """
     early_stopping: EarlyStopping | None = None
     """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""
-    log_every_steps: Positive = 10
-    """Optimizer steps between rows of the training curve; the loss of a row is the mean since the previous
-    row.
-    """
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.epochs is None) == (self.max_steps is None):
             raise ValueError("epochs: give one of epochs and max_steps, and null for the other")
-        if self.warmup_ratio is not None and self.warmup_steps is not None:
-            raise ValueError(
-                "warmup_ratio: give one of warmup_ratio and warmup_steps, and null for the other"
-            )
-        if self.schedule in WITHOUT_WARMUP and (self.warmup_ratio or self.warmup_steps):
-            key = "warmup_ratio" if self.warmup_ratio else "warmup_steps"
-            raise ValueError(
-                f"{key}: the schedule {self.schedule!r} has no warmup; set it to null, or schedule to"
-                " constant_with_warmup or linear"
-            )
         if self.global_batch_size % self.micro_batch_size:
             raise ValueError(
                 f"micro_batch_size: {self.micro_batch_size} does not divide global_batch_size"
@@ -243,10 +169,6 @@ class TrainParams(Section):
     def _consistent_functions(self) -> Self:
         if self.loss is not None:
             FunctionName.parse("loss", self.loss)
-        if self.loss is None and self.loss_options:
-            raise ValueError(
-                "loss_options: they are for a function in train.loss, which is null; leave them empty: {}"
-            )
         if self.loss is not None and self.label_smoothing:
             raise ValueError(
                 "label_smoothing: it is part of cross-entropy, which train.loss replaces; set it to 0.0"
@@ -257,7 +179,7 @@ class TrainParams(Section):
 
 
 class RunParams(Section):
-    """Section ``run``: how a training is saved and watched, and where work is done.
+    """Section ``run``: how often a training is saved, and where work is done.
 
     It changes no out: a change runs no stage again.
     """
@@ -265,18 +187,7 @@ class RunParams(Section):
     checkpoint_every_steps: Positive | None = 100
     """Optimizer steps between checkpoints.
 
-    A training that was killed resumes from the last one. ``null``: none by steps.
-    """
-    checkpoint_every_minutes: PositiveFloat | None = None
-    """Minutes between checkpoints. ``null``: none by time."""
-    checkpoint_every_epochs: Positive | None = None
-    """Epochs between checkpoints. ``null``: none by epochs."""
-    keep_checkpoints: Positive = 2
-    """Number of last checkpoints kept during a run, in addition to the best."""
-    trackers: list[Literal["dvclive", "tensorboard"]] = ["dvclive"]
-    """Live curves, in ``reports/live/``.
-
-    ``tensorboard`` must be installed: ``pip install '.[tensorboard]'``.
+    A training that was killed resumes from the last one. ``null``: one after each epoch with better weights.
     """
     engine: Literal["local", "ray"] = "local"
     """Where ``tokenize``, ``validate`` and the flow ``score`` work on shards.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from stages.train.heads import problem_type
 
 from stages.tokenize.tokenizer import train_wordpiece
-from stages.train.heads import problem_type
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.tables import write_table

@@ -109,7 +109,7 @@ def test_document_has_no_more_windows_than_the_parameter(project):
 
 
 def test_row_of_head_and_tail_has_the_beginning_and_the_end_of_its_text(project):
-    train, metrics = run(project, "head_tail", **{"tokenize.head_share": 0.5})
+    train, metrics = run(project, "head_tail")
     assert "window_lengths" not in train.schema.names
     bodies, tokenizer = whole_ids(project)
     cut = 0

@@ -8,7 +8,7 @@ import pytest
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
-from stages.train import state
+from stages.train import loop, state
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
@@ -59,11 +59,12 @@ def _reset_accelerate() -> None:
 
 
 @pytest.fixture
-def trained(project, accelerated) -> Callable[..., TrainingResult]:
+def trained(project, accelerated, monkeypatch) -> Callable[..., TrainingResult]:
     """Return a function that trains in this process, without publishing.
 
-    Only with ``resume``, it uses earlier checkpoints.
+    Only with ``resume``, it uses earlier checkpoints. Each step is a row of the curve.
     """
+    monkeypatch.setattr(loop, "LOG_EVERY_STEPS", 1)
 
     def run(params: Params, resume: bool = False) -> TrainingResult:
         _reset_accelerate()
@@ -99,8 +100,8 @@ def memory_for(monkeypatch) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def tracked_run(tmp_path_factory, data) -> Path:
-    """A project in which the stage has run with both trackers. Only read it."""
+    """A project in which the stage has run. Only read it."""
     project = fill(tmp_path_factory.mktemp("tracked"), data)
-    tiny_task.write_params(project, trackers=["dvclive", "tensorboard"])
+    tiny_task.write_params(project)
     assert launcher.run(project) == [0], launcher.output(project)
     return project

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 
-LONG = {"epochs": 500, "checkpoint_every_steps": 5, "keep_checkpoints": 2}
+LONG = {"epochs": 500, "checkpoint_every_steps": 5}
 """A run that lasts until it is stopped."""
 CPUS = "distributed_type: MULTI_CPU\nnum_machines: 1\nnum_processes: 2\nuse_cpu: true\n"
 

@@ -4,11 +4,11 @@ They are forked from a server that has imported torch, so a start takes one seco
 """
 
 import contextlib
-import importlib
 import itertools
 import json
 import multiprocessing
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -134,9 +134,11 @@ def _child(project: Path, variables: Mapping[str, str], rank: int, before: Calla
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if before is not None:
         before()
+    from stages.train import loop
     from stages.train.__main__ import main
     from tuneline.core.stage import run_stage
 
+    loop.LOG_EVERY_STEPS = 1
     run_stage("train", main)
 
 
@@ -148,7 +150,7 @@ def kill_at(function: str, call: int) -> Callable[[], None]:
 
 def _kill_at(function: str, call: int) -> None:
     module_name, _, name = function.rpartition(".")
-    module = importlib.import_module(module_name)
+    module = pkgutil.resolve_name(module_name)
     original, calls = getattr(module, name), itertools.count(1)
 
     def killing(*args, **options):
@@ -186,48 +188,6 @@ def count_reductions() -> None:
         )
 
     loop.train_to_end, loop._seed_dropout = counting_fit, counting_seed
-
-
-def record_batches() -> None:
-    """Make this process append the rows of its micro-batches to ``rows-RANK.jsonl``, one optimizer step per
-    line."""
-    from stages.train import loop
-
-    shard = loop.shard_batch
-    train_batch = loop.train_batch
-
-    def recording_shard(batch, *layout):
-        micro_batches = shard(batch, *layout)
-        rows.extend(int(row) for micro_batch in micro_batches for row in micro_batch)
-        return micro_batches
-
-    def recording_batch(state, batch):
-        rows.clear()
-        result = train_batch(state, batch)
-        with Path(f"rows-{state.accelerator.process_index}.jsonl").open("a") as file:
-            file.write(json.dumps([state.progress.step, len(state.progress.segments), rows]) + "\n")
-        return result
-
-    rows: list[int] = []
-    loop.shard_batch, loop.train_batch = recording_shard, recording_batch
-
-
-def batches(project: Path) -> dict[int, list[int]]:
-    """Return the rows of each step of the runs that ``record_batches`` has recorded.
-
-    Of a step that was repeated, those of the last run.
-    """
-    steps: dict[int, dict[int, list[int]]] = {}
-    for file in project.glob("rows-*.jsonl"):
-        for line in file.read_text().splitlines():
-            step, segments, rows = json.loads(line)
-            steps.setdefault(step, {}).setdefault(segments, []).extend(rows)
-    return {step: sorted(runs[max(runs)]) for step, runs in sorted(steps.items())}
-
-
-def record_and_kill(function: str, call: int) -> None:
-    record_batches()
-    _kill_at(function, call)
 
 
 def limit_memory(kill_in_batch: int = 0) -> None:

@@ -7,7 +7,6 @@ from tests.stages.train import tiny_task
 from tuneline.runtime.errors import StageError
 
 FILES = {
-    "complete.json",
     "model.safetensors",
     "optimizer.bin",
     "progress.json",
@@ -32,56 +31,15 @@ def test_checkpoint_contains_the_complete_training_state(stopped):
     assert {path.name for path in (folder / "step-00000016").iterdir()} == FILES
 
 
-def test_keep_checkpoints_limits_checkpoints_to_the_newest(stopped):
-    assert names(stopped(keep="last", checkpoint_every_steps=3, keep_checkpoints=2)) == [
-        "step-00000012",
-        "step-00000015",
-    ]
+def test_only_the_newest_checkpoints_are_kept(stopped):
+    assert names(stopped(keep="last", checkpoint_every_steps=3)) == ["step-00000012", "step-00000015"]
 
 
 def test_best_checkpoint_is_kept_besides_the_newest(stopped):
     """A run that resumes from any checkpoint needs the best weights up to that step."""
-    worse = {
-        "optimizer": "sgd",
-        "learning_rate": 3.0,
-        "max_grad_norm": None,
-        "warmup_ratio": 0.0,
-    }  # with each step
-    kept = names(
-        stopped(
-            keep="best",
-            metric="loss",
-            evaluate_every_steps=1,
-            checkpoint_every_steps=3,
-            keep_checkpoints=1,
-            **worse,
-        )
-    )
-    assert "step-00000015" in kept
-    assert len(kept) == 2
-
-
-def test_checkpoint_every_epochs_writes_at_the_end_of_each_epoch(stopped):
-    assert names(stopped(keep="last", checkpoint_every_steps=None, checkpoint_every_epochs=1)) == [
-        "step-00000008",
-        "step-00000016",
-    ]
-
-
-def test_checkpoint_every_minutes_writes_after_the_elapsed_time(stopped):
-    assert (
-        len(
-            names(
-                stopped(
-                    keep="last",
-                    checkpoint_every_steps=None,
-                    checkpoint_every_minutes=1e-9,
-                    keep_checkpoints=99,
-                )
-            )
-        )
-        == 16
-    )
+    kept = names(stopped(metric="loss", evaluate_every_steps=1, checkpoint_every_steps=3, learning_rate=30.0))
+    assert kept[-2:] == ["step-00000012", "step-00000015"]
+    assert len(kept) == 3
 
 
 def test_checkpoints_are_not_written_without_an_interval(stopped):
@@ -93,7 +51,7 @@ def test_training_lock_excludes_a_second_training(project, accelerated, monkeypa
     monkeypatch.setattr(checkpoints, "LOCK_TIMEOUT", 0.3)
     with (
         training_lock(accelerator, project / "key"),
-        pytest.raises(StageError, match=r"Process \d+"),
+        pytest.raises(StageError, match="Another process is already training this model"),
         training_lock(accelerator, project / "key"),
     ):
         pass

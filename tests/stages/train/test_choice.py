@@ -1,39 +1,49 @@
 """The choice of ``model.head: auto`` between the fine-tuned model and the linear one on the frozen
 checkpoint."""
 
-from types import SimpleNamespace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from stages.train.choice import HeadChoice, advantage
+from stages.train.choice import advantage, choose_head
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen_head import prepared_with
 from tuneline.linear import linear_model as linear
 from tuneline.tasks import Classification, Regression
 
+
+@dataclass
+class Rows:
+    """What two models are compared on."""
+
+    labels: Any
+    task: Any
+
+    def __len__(self):
+        return len(self.labels)
+
+
 METRIC = ValidationMetric("accuracy", greater_is_better=True)
 
 
-class Split:
-    """What a candidate is scored on: half of the rows have each class."""
-
-    task = Classification(("a", "b"))
-    labels = np.tile(np.array([0, 1]), 20)
+SPLIT = Rows(np.tile(np.array([0, 1]), 20), Classification(("a", "b")))
+"""Half of the rows have each class."""
 
 
 def logits(wrong, confidence=2.0):
     """Return the logits of a model that is wrong in the first rows, and equally sure everywhere."""
     right = np.where(np.arange(40) < wrong, -confidence, confidence)
     return np.stack(
-        [np.where(Split.labels == 0, right, 0), np.where(Split.labels == 1, right, 0)], axis=1
+        [np.where(SPLIT.labels == 0, right, 0), np.where(SPLIT.labels == 1, right, 0)], axis=1
     ).astype(np.float32)
 
 
 def choice(frozen, tuned, pairs=False):
-    return HeadChoice.of(frozen, tuned, Split, METRIC, pairs)
+    return choose_head(frozen, tuned, SPLIT, METRIC, pairs)
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -48,38 +58,33 @@ def test_fine_tuned_model_that_is_clearly_worse_is_not_published(pairs):
 
 def test_without_a_clear_difference_single_texts_are_fine_tuned_and_pairs_are_not():
     frozen, tuned = logits(wrong=4), np.roll(logits(wrong=4), 4, axis=0)
-    assert choice(frozen, tuned).frozen.loss == pytest.approx(choice(frozen, tuned).tuned.loss)
     assert not choice(frozen, tuned, pairs=False).is_frozen
     assert choice(frozen, tuned, pairs=True).is_frozen
     slightly_better = np.roll(logits(wrong=3), 4, axis=0)
     assert choice(frozen, slightly_better, pairs=True).is_frozen
-    assert "of pairs it is usually better" in choice(frozen, slightly_better, pairs=True).reason
-    assert "of single texts it is usually better" in choice(slightly_better, frozen, pairs=False).reason
+    assert not choice(slightly_better, frozen, pairs=False).is_frozen
 
 
 def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_other_one_did_not_either():
     """As on CoLA with 300 rows: both are near the majority, and the fine-tuned one is worse on other rows."""
     both = choice(logits(wrong=20), logits(wrong=19))
-    assert not both.has_learned
     assert both.is_frozen
-    assert "not clearly better than predictions without the text" in both.reason
+    assert "not clearly better than predictions without the text" in both.sentence
 
 
 def test_sentence_has_both_numbers_and_the_choice():
     sentence = choice(logits(wrong=4), logits(wrong=10)).sentence
     assert sentence.startswith("on 40 rows of validation, frozen checkpoint: loss 0.3")
     assert "accuracy 0.9000; fine-tuned: loss 0.5" in sentence
-    assert sentence.endswith("accuracy 0.7500; the linear model on the frozen checkpoint is published")
+    assert "accuracy 0.7500; the linear model on the frozen checkpoint is published: " in sentence
 
 
 def test_numbers_are_compared_by_their_squared_errors():
-    numbers = SimpleNamespace(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
+    numbers = Rows(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
     close, far = (numbers.labels[:, None] + offset for offset in (0.1, 0.5))
     metric = ValidationMetric("pearson", greater_is_better=True)
-    assert HeadChoice.of(close, far + np.sin(np.arange(40))[:, None], numbers, metric, pairs=True).is_frozen
-    assert not HeadChoice.of(
-        far + np.sin(np.arange(40))[:, None], close, numbers, metric, pairs=True
-    ).is_frozen
+    assert choose_head(close, far + np.sin(np.arange(40))[:, None], numbers, metric, pairs=True).is_frozen
+    assert not choose_head(far + np.sin(np.arange(40))[:, None], close, numbers, metric, pairs=True).is_frozen
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +123,7 @@ def test_fine_tuned_model_that_is_better_is_published_as_without_the_choice(outs
     assert same_model(chosen, tuned)
     assert metrics.items() >= of_tuned.items()
     assert metrics["tuned_calibrated_loss"] < metrics["frozen_calibrated_loss"]
-    assert output.strip().splitlines()[-2].endswith("the fine-tuned model is published")
+    assert "the fine-tuned model is published" in output
 
 
 def test_linear_model_is_published_where_training_learns_nothing(outs):
@@ -134,18 +139,18 @@ def test_linear_model_is_published_where_training_learns_nothing(outs):
 def test_model_that_is_clearly_better_by_the_metric_is_published_although_its_losses_are_not():
     """The linear model has the better likelihood, and never predicts the rare class."""
     labels = np.repeat([0, 1], [380, 20])
-    split = SimpleNamespace(labels=labels, task=Classification(("ham", "spam")))
+    split = Rows(labels=labels, task=Classification(("ham", "spam")))
     never = np.stack([np.zeros(400), np.where(labels == 1, -0.1, -6.0)], axis=1).astype(np.float32)
     margin = np.where(labels == 1, 0.5, -2.0)
     margin[[0, 1]] = 8.0
     finds = np.stack([np.zeros(400), margin], axis=1).astype(np.float32)
     metric = ValidationMetric("matthews_correlation", greater_is_better=True)
-    chosen = HeadChoice.of(never, finds, split, metric, pairs=False)
-    assert chosen.frozen.loss < chosen.tuned.loss
+    chosen = choose_head(never, finds, split, metric, pairs=False)
+    assert chosen.metrics["frozen_calibrated_loss"] < chosen.metrics["tuned_calibrated_loss"]
     assert not chosen.is_frozen
-    assert "matthews_correlation is clearly better" in chosen.reason
+    assert "matthews_correlation is clearly better" in chosen.sentence
     assert chosen.metrics["head_by_metric"] == 1
-    assert HeadChoice.of(finds, never, split, metric, pairs=False).is_frozen
+    assert choose_head(finds, never, split, metric, pairs=False).is_frozen
 
 
 def test_advantage_of_copies_is_that_of_the_texts():

@@ -10,7 +10,7 @@ LENGTHS = np.random.default_rng(0).integers(3, 60, size=4000)
 
 
 def sampler(lengths, batch_size, window, seed):
-    return LengthBucketedSampler(TokenizedRows({}, np.cumsum([0, *lengths])), batch_size, window, seed)
+    return LengthBucketedSampler(TokenizedRows({}, np.cumsum([0, *lengths])), batch_size, seed, window)
 
 
 @given(

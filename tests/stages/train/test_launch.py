@@ -4,7 +4,6 @@ that is left behind."""
 import json
 import os
 import platform
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +11,11 @@ import time
 
 import pytest
 
-from stages.train.launch import ALLOCATOR, CRASHED, child_command, describe_end, resume_hint
+from stages.train.launch import ALLOCATOR, CRASHED, describe_end, resume_hint
 from tests.conftest import ROOT
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
-from tuneline.core.machine import BF16_INSTRUCTIONS, processor_words
+from tuneline.core.machine import computes_bf16
 from tuneline.runtime.errors import PERMANENT
 
 
@@ -30,9 +29,9 @@ from tuneline.runtime.errors import PERMANENT
         (
             128 + signal.SIGKILL,
             137,
-            "killed by signal 9 (SIGKILL). The system kills a process when memory runs out",
+            "killed. The system kills a process when memory runs out",
         ),
-        (128 + signal.SIGSEGV, 139, "killed by signal 11 (SIGSEGV). HINT"),
+        (128 + signal.SIGSEGV, 139, "ended with exit code 139. HINT"),
         (228, 228, "ended with exit code 228. HINT"),
         (128 + signal.SIGTERM, 75, "stopped. HINT"),
         (128 + signal.SIGINT, 75, "stopped. HINT"),
@@ -61,27 +60,6 @@ def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
     )
 
 
-def test_launcher_of_several_machines_starts_this_command_on_each():
-    """The parent's process id means nothing on another machine."""
-    environ = {
-        "TUNELINE_LAUNCHER": "srun --nodes=2 'my script.sh'",
-        "TUNELINE_PARENT": "1",
-        "HOME": "/home/me",
-    }
-    command, environment = child_command(["--cpu"], environ)
-    assert command == [
-        "srun",
-        "--nodes=2",
-        "my script.sh",
-        sys.executable,
-        "-m",
-        "stages.train.launch",
-        "--cpu",
-    ]
-    assert environment == {"HOME": "/home/me"}
-    assert child_command([], {})[0] == [sys.executable, "-m", "stages.train.accelerate_launch"]
-
-
 FAULTS = """
 import ctypes, resource
 libc = ctypes.CDLL(None)
@@ -99,9 +77,6 @@ print(fill() - first)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc reads the variables")
 def test_memory_of_a_step_is_kept_for_the_next_one():
     """48 MiB have 12,288 pages."""
-    given = {"MALLOC_TRIM_THRESHOLD_": "1"}
-    assert child_command([], {})[1].items() >= ALLOCATOR.items()
-    assert child_command([], given)[1].items() >= given.items(), "a setting of the user stays"
     pages = [subprocess.check_output([sys.executable, "-c", FAULTS], env=env) for env in ({}, ALLOCATOR)]
     assert int(pages[0]) > 1000 > int(pages[1])
 
@@ -115,10 +90,10 @@ def launch(tmp_path, data):
 
 def test_launch_for_a_gpu_without_one_ends_at_once_with_our_message(launch):
     """accelerate would train on the CPU and exit with 0."""
-    code, lines = launch(launch="gpu").end()
+    code, lines = launch(launch="multi-node").end()
     assert code == 78
     assert lines[0].startswith(
-        "train: train.launch: conf/accelerate/gpu.yaml needs a GPU, and there is none: "
+        "train: train.launch: conf/accelerate/multi-node.yaml needs a GPU, and there is none: "
     )
     assert lines[1:] == ["  Set train.launch to auto, for the best devices of each machine, or to cpu."]
 
@@ -141,12 +116,7 @@ def test_auto_precision_and_its_reason_are_in_the_first_line(launch, name):
     code, lines = run.end()
     assert code == 0, lines
     provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
-    if BF16_INSTRUCTIONS.isdisjoint(processor_words()):
-        assert lines[0].endswith("this processor does not compute bf16)")
-        assert provenance["devices"]["precision"] == "no"
-    else:
-        assert lines[0].endswith("x as fast as in float32)")
-        assert provenance["devices"]["precision"] == ("bf16" if "the CPU, bf16 (" in lines[0] else "no")
+    assert provenance["devices"]["precision"] == ("bf16" if computes_bf16() else "no")
 
 
 @pytest.mark.parametrize("stop", [pytest.param("launcher", marks=pytest.mark.slow), "group"])
@@ -170,9 +140,7 @@ def test_killed_training_is_explained(launch):
     run.wait_for_steps(2)[0].kill()
     code, lines = run.end()
     assert code == 137
-    assert lines[-1].startswith(
-        "train: killed by signal 9 (SIGKILL). The system kills a process when memory runs out"
-    )
+    assert lines[-1].startswith("train: killed. The system kills a process when memory runs out")
     assert (
         "`dvc repro` resumes from step 10 (checkpoints/" in lines[-1] or "resumes from step 15" in lines[-1]
     )
@@ -207,7 +175,7 @@ def test_error_of_the_training_is_printed_once_and_last(launch, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "cpus"])
 def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
-    code, lines = launch(launch=name, learning_rate=1e30, max_grad_norm=None, optimizer="sgd").end()
+    code, lines = launch(launch=name, learning_rate=1e30).end()
     assert code == PERMANENT
     (said,) = [
         index for index, line in enumerate(lines) if line.startswith("train: Step ") and "loss" in line
@@ -244,25 +212,10 @@ def test_two_processes_on_the_cpu_are_started_by_the_launcher(launch):
     run = launch(launch="cpus")
     code, lines = run.end()
     assert code == 0, lines
-    assert [line for line in lines if "2 processes (MULTI_CPU)" in line]
+    assert [line for line in lines if "2 process(es), MULTI_CPU" in line]
     assert (
         json.loads((run.project / "reports/provenance/train.json").read_text())["devices"]["processes"] == 2
     )
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("mpirun") is None, reason="needs mpirun (Debian: apt-get install openmpi-bin)"
-)
-def test_mpirun_starts_processes_which_are_not_taken_for_orphans(launch, tmp_path):
-    """They are children of mpirun, not of ours."""
-    (tmp_path / "hosts").write_text("localhost slots=2\n")
-    flags = ("--cpu", "--num_processes", "2", "--num_machines", "1", "--mpirun_hostfile", "hosts")
-    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    code, lines = launch(as_root, command=("-m", "stages.train.launch", *flags)).end()
-    assert code == 0, lines
-    assert [line for line in lines if "2 processes (MULTI_CPU)" in line]
-    assert len([line for line in lines if line.startswith("train: seconds ")]) == 1
 
 
 def resumed_lines(run: Launch) -> list[str]:
@@ -281,7 +234,7 @@ def test_signal_stops_two_processes_which_resume(launch, stop):
     run.stop(stop)
     code, lines = run.end()
     assert code == 75, lines
-    assert lines[-1].endswith("Run `dvc repro` to resume from it.")
+    assert "`dvc repro`" in lines[-1]
     assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
     assert_gone(processes)
     assert [line for line in resumed_lines(launch(launch="cpus", **LONG)) if "resumes from step" in line]
@@ -294,5 +247,5 @@ def test_killed_process_of_two_is_explained(launch):
     processes[-1].kill()
     code, lines = run.end()
     assert code == 137, lines
-    assert lines[-1].startswith("train: killed by signal 9 (SIGKILL).")
+    assert lines[-1].startswith("train: killed.")
     assert_gone(processes)

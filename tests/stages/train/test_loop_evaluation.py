@@ -4,11 +4,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.train.data import BatchLoader, read_inputs
+from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
-from stages.train.interruption import Coordinator, Interruption, TrainingInterrupted
-from stages.train.loop import predict_split, restore_file_order, shard_split
-from stages.train.model import build_model
+from stages.train.interruption import Interruption, TrainingInterrupted
+from stages.train.loop import predict_validation, restore_file_order, shard_split
+from stages.train.state import set_up
 from tests.stages.train import tiny_task
 
 
@@ -47,18 +47,14 @@ def prediction(project, accelerated):
     """Return a function that predicts the validation split with a new model and a given batch size."""
     params = tiny_task.params()
     inputs = read_inputs(params.train)
-    accelerator = create_accelerator(params)
-    torch.manual_seed(0)
-    model, _ = build_model(params.model, inputs.labels, inputs.tokenizer)
-    loader = BatchLoader(inputs.validation, inputs.pad_token_id, accelerator.device)
     interruption = Interruption()
+    state = set_up(params, inputs, create_accelerator(params), interruption, 4)
 
     def run(batch_size):
-        return predict_split(
-            accelerator, model, loader, batch_size, Coordinator(accelerator, interruption, None)
-        )
+        state.evaluation_batch_size = batch_size
+        return predict_validation(state)
 
-    run.interruption, run.model, run.inputs = interruption, model, inputs
+    run.interruption, run.model, run.inputs = interruption, state.model, inputs
     return run
 
 

@@ -11,8 +11,7 @@ import torch
 
 from stages.train import loop
 from tests.shards import into_shards
-from tests.stages.train import launcher, tiny_task
-from tests.stages.train.conftest import fill
+from tests.stages.train import tiny_task
 from tuneline.core.tables import write_table
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Regression
@@ -22,15 +21,11 @@ def same_weights(first, second):
     return all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"schedule": "reduce_lr_on_plateau", "schedule_options": {"patience": 0}, "warmup_ratio": None}],
-)
 def test_trial_of_an_evaluation_before_the_first_step_does_not_change_the_training(
-    project, trained, monkeypatch, changes
+    project, trained, monkeypatch
 ):
-    """With dropout, early stopping, and a schedule that follows the validation loss."""
-    settings = tiny_task.params(epochs=2, early_stopping={"patience": 2}, **changes)
+    """With dropout and early stopping."""
+    settings = tiny_task.params(epochs=2, early_stopping={"patience": 2})
     outcome = trained(settings)
     assert [row.step for row in outcome.state.progress.evaluated] == [8, 16]
     shutil.rmtree(project / "checkpoints")  # or it would resume
@@ -52,48 +47,12 @@ def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(project, tr
     assert output.count("train: out of memory in an evaluation") == 5, (
         "64, 32, 16, 8, 4: once for the whole run"
     )
-    assert "train.evaluation_batch_size is 2 from now on" in output
+    assert "from now on, it has 2 rows at once" in output
     assert "retrying with micro_batch_size" not in output
     assert output.index("out of memory in an evaluation") < output.index("train: step 8:"), (
         "before the first step"
     )
     assert outcome.state.progress.best.loss == pytest.approx(expected.state.progress.best.loss, abs=1e-5)
-
-
-def test_smaller_evaluation_batches_do_not_change_the_training(project, trained, memory_for):
-    settings = tiny_task.params(micro_batch_size=2, keep="last", evaluation_batch_size=4)
-    expected = trained(settings)
-    shutil.rmtree(project / "checkpoints", ignore_errors=True)  # or it would resume
-    memory_for(3, training=False)
-    assert same_weights(trained(settings), expected)
-
-
-@pytest.mark.parametrize(
-    ("processes", "size", "hint"), [(1, 1, "Lower tokenize.max_length"), (2, 8, "Lower it")]
-)
-def test_out_of_memory_in_an_evaluation_that_cannot_be_halved_names_the_parameter(
-    tmp_path, data, processes, size, hint
-):
-    """Of several processes, one may be out of memory alone."""
-    tiny_task.write_params(
-        fill(tmp_path, data), launch="multi-gpu" if processes == 2 else "cpu", evaluation_batch_size=size
-    )
-    assert (
-        launcher.run(tmp_path, processes, before=fail_evaluations) == [78] * processes
-    )  # not to be repeated
-    assert (
-        f"train: Out of memory in an evaluation with train.evaluation_batch_size {size}.\n  {hint}"
-        in launcher.output(tmp_path)
-    )
-
-
-def fail_evaluations() -> None:
-    from stages.train import loop
-
-    def fail(*_):
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    loop._batch_logits = fail
 
 
 def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, trained):

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from stages.train.losses import balanced_weights, row_losses, total_weight, weighted
+from stages.train.losses import Loss, balanced_weights, check_label_params
+from tests.stages.train import tiny_task
 from tests.tuneline.tasks.label_sets import random_rows
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel
@@ -14,16 +15,17 @@ TASK = Multilabel(("angry", "billing", "technical"))
 def test_loss_is_the_binary_cross_entropy_of_torch_with_weights_of_the_labels_that_rows_have():
     labels, logits = random_rows(8)
     weight = torch.tensor([5.0, 1.0, 1.0])
-    losses = row_losses(TASK, torch.from_numpy(logits), torch.from_numpy(labels), weight, 0.0)
+    loss = Loss(TASK, class_weights=weight.numpy())
+    losses = loss.per_example(torch.from_numpy(logits), torch.from_numpy(labels))
     expected = torch.nn.BCEWithLogitsLoss(pos_weight=weight, reduction="none")
     assert torch.allclose(
         losses, expected(torch.from_numpy(logits), torch.from_numpy(labels).float()).mean(1)
     )
-    assert total_weight(TASK, labels, weight.numpy()) == 8
+    assert loss.total_weight(labels) == 8
 
 
 def test_smoothed_targets_are_between_the_label_and_a_half():
-    (loss,) = row_losses(TASK, torch.full((1, 3), 50.0), torch.ones((1, 3)), None, 0.2)
+    (loss,) = Loss(TASK, label_smoothing=0.2).per_example(torch.full((1, 3), 50.0), torch.ones((1, 3)))
     assert float(loss) == pytest.approx(0.1 * 50, rel=1e-3)
 
 
@@ -36,4 +38,4 @@ def test_balanced_weights_give_rows_with_and_without_a_label_the_same_total():
 
 def test_loss_of_the_user_cannot_be_weighted():
     with pytest.raises(ParamsError, match=r"train\.class_weights"):
-        weighted(TASK, torch.ones(2), torch.ones((2, 3)), torch.ones(3))
+        check_label_params(tiny_task.params(loss="project/own.py:own", class_weights="balanced").train, TASK)

@@ -251,7 +251,7 @@ def test_first_token_only_keeps_logits_and_gradients(family):
     model = classifier(family)
     inputs = batch(model)
     logits, gradients = logits_and_gradients(model, inputs)
-    assert compute_first_token_only(model)
+    compute_first_token_only(model)
     fewer, same = logits_and_gradients(model, inputs)
     assert torch.allclose(fewer, logits, atol=1e-6)
     assert same.keys() == gradients.keys()
@@ -324,23 +324,3 @@ def test_first_token_only_leaves_a_single_layer_unchanged(monkeypatch):
 
 def losses(outcome):
     return [row.loss for row in outcome.state.progress.logged]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"gradient_checkpointing": True},
-        pytest.param({"compile": "aot_eager"}, marks=pytest.mark.slow),
-        {"lora": {"rank": 2, "target_modules": "all-linear"}},
-    ],
-    ids=["plain", "checkpointing", "compiled", "lora"],
-)
-def test_first_token_only_gives_the_same_training_losses(trained, changes):
-    narrow, whole = (
-        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, first_token_only=only, **changes))
-        for only in (True, False)
-    )
-    assert (narrow.state.first_token_only, whole.state.first_token_only) == (True, False)
-    assert losses(narrow) == pytest.approx(losses(whole), abs=1e-5)
-    assert narrow.weights.keys() == whole.weights.keys()

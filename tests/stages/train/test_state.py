@@ -17,14 +17,7 @@ def loss_of(outcome):
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_keep_selects_the_best_or_the_last_weights(trained, keep):
     """A learning rate that explodes at the end of the warmup makes the last evaluation the worst."""
-    settings = {
-        "optimizer": "sgd",
-        "learning_rate": 3.0,
-        "momentum": 0.0,
-        "warmup_ratio": 0.9,
-        "max_grad_norm": None,
-        "metric": "loss",
-    }
+    settings = {"learning_rate": 3.0, "warmup_ratio": 0.9, "metric": "loss"}
     outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, keep=keep, epochs=4, **settings))
     progress = outcome.state.progress
     assert progress.best_step < progress.step

@@ -41,7 +41,6 @@ TRAIN: dict[str, Any] = {
     "global_batch_size": 8,
     "micro_batch_size": 4,
     "learning_rate": 5e-3,
-    "log_every_steps": 1,
 }
 
 
@@ -141,7 +140,7 @@ def settings(model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any
     given = {**TRAIN, **train}
     run = {key: given.pop(key) for key in RunParams.model_fields.keys() & given}
     section = model if model and "checkpoint" in model else {"config": {**MODEL, **(model or {})}}
-    return complete({"seed": 3, "model": section, "train": given, "run": {"trackers": [], **run}})
+    return complete({"seed": 3, "model": section, "train": given, "run": run})
 
 
 def params(model: dict[str, Any] | None = None, **train: Any) -> Params:

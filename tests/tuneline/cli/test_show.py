@@ -12,8 +12,7 @@ from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
-from tuneline.core.provenance import StageProvenance
-from tuneline.core.training_devices import DevicesUsed, TrainingSegment
+from tuneline.core.provenance import DevicesUsed, StageProvenance
 from tuneline.core.written_records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
@@ -103,26 +102,13 @@ def test_show_has_the_agreement_on_single_labels(tmp_path, monkeypatch):
 
 
 def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):
-    segments = [
-        TrainingSegment(
-            step=step,
-            device="cpu",
-            processes=1,
-            micro_batch_size=4,
-            processor=kind,
-            libraries={"python": "3.12.1"},
-        )
-        for step, kind in ((0, "AVX512"), (9, "AVX2"))
-    ]
-    devices = DevicesUsed(type="cpu", precision="no", processes=1, distribution="NO", segments=segments)
+    layouts = {"0": "1 process(es) on cpu (AVX512)", "9": "1 process(es) on cpu (AVX2)"}
+    devices = DevicesUsed(type="cpu", precision="no", processes=1, distribution="NO", layouts=layouts)
     write_record(
         project.root / "reports/provenance/train.json",
         StageProvenance(parameters={}, code="", libraries={}, devices=devices),
     )
-    expected = (
-        "not those of one kind of machine: from step 0 1 process (cpu, AVX512, Python 3.12.1,"
-        " micro_batch_size 4); from step 9"
-    )
+    expected = "not those of one kind of machine: from step 0 1 process(es) on cpu (AVX512); from step 9"
     assert expected in shown()
 
 

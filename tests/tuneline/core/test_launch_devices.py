@@ -7,10 +7,9 @@ from tuneline.core.launch import DeviceChoice, Devices, choose_processes, find_d
 
 MACHINES = {
     "no accelerator": (Devices(), DeviceChoice("cpu", 1, "no")),
-    "one Ampere": (Devices("cuda", 1, (8, 6)), DeviceChoice("cuda", 1, "bf16")),
-    "one Turing": (Devices("cuda", 1, (7, 5)), DeviceChoice("cuda", 1, "fp16")),
-    "four Hopper": (Devices("cuda", 4, (9, 0)), DeviceChoice("cuda", 4, "bf16")),
-    "two of AMD": (Devices("cuda", 2, rocm=True), DeviceChoice("cuda", 2, "bf16")),
+    "one Ampere": (Devices("cuda", 1, "bf16"), DeviceChoice("cuda", 1, "bf16")),
+    "one Turing": (Devices("cuda", 1, "fp16"), DeviceChoice("cuda", 1, "fp16")),
+    "four Hopper": (Devices("cuda", 4, "bf16"), DeviceChoice("cuda", 4, "bf16")),
     "Apple": (Devices("mps"), DeviceChoice("mps", 1, "no")),
 }
 
@@ -44,8 +43,8 @@ def test_auto_precision_on_other_devices_is_the_default(devices, expected):
 
 
 def test_choice_has_no_more_processes_than_examples_in_a_batch():
-    assert choose_processes(Devices("cuda", 8, (8, 0)), global_batch_size=4).processes == 4
-    assert choose_processes(Devices("cuda", 8, (8, 0)), global_batch_size=12).processes == 8
+    assert choose_processes(Devices("cuda", 8, "bf16"), global_batch_size=4).processes == 4
+    assert choose_processes(Devices("cuda", 8, "bf16"), global_batch_size=12).processes == 8
 
 
 @pytest.mark.parametrize(

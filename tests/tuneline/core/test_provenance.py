@@ -2,8 +2,7 @@ import pytest
 
 from tests.params import change_params, write_params
 from tuneline.core.pipeline_code import code_hash
-from tuneline.core.provenance import StageProvenance, parameters_hash, stage_provenance
-from tuneline.core.training_devices import DevicesUsed
+from tuneline.core.provenance import DevicesUsed, StageProvenance, parameters_hash, stage_provenance
 from tuneline.core.written_records import write_record
 from tuneline.runtime.errors import StageError
 

@@ -16,19 +16,19 @@ def load(tmp_path, monkeypatch):
     """Return a function that writes files of a project and loads ``project/own.py:score`` from them."""
     monkeypatch.chdir(tmp_path)
 
-    def load(code, pipeline="stages: {train: {deps: [project]}}", options=None, **files):
+    def load(code, pipeline="stages: {train: {deps: [project]}}", **files):
         write_functions(
             tmp_path,
             {"project/own.py": code, **{f"project/{name}.py": text for name, text in files.items()}},
             pipeline,
         )
-        return load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"), options)
+        return load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"))
 
     return load
 
 
-def test_function_is_called_with_its_options(load):
-    assert load("def score(logits, labels, by=1): return by", options={"by": 3})(LOGITS, LABELS) == 3
+def test_function_is_called_with_its_defaults(load):
+    assert load("def score(logits, labels, by=3): return by")(LOGITS, LABELS) == 3
 
 
 def test_files_are_those_that_the_function_imports(load):
@@ -75,29 +75,19 @@ def test_import_leaves_no_files_and_no_path(load, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "options", "message"),
+    ("code", "message"),
     [
         (
             "def score(logits): ...",
-            {},
             r"cannot be called as score\(logits, labels\): too many positional arguments",
         ),
-        (
-            "def score(logits, labels, by): ...",
-            {},
-            r"missing a required argument: 'by'(.|\n)*a default or a value in train\.loss_options",
-        ),
-        (
-            "def score(logits, labels): ...",
-            {"by": 2},
-            r"cannot be called as score\(logits, labels, by=2\): got an unexpected keyword",
-        ),
-        ("score = 1", {}, "has no function 'score'"),
+        ("def score(logits, labels, by): ...", r"missing a required argument: 'by'(.|\n)*a default"),
+        ("score = 1", "has no function 'score'"),
     ],
 )
-def test_unsuitable_function_is_an_error_with_parameter_file_and_reason(load, code, options, message):
+def test_unsuitable_function_is_an_error_with_parameter_file_and_reason(load, code, message):
     with pytest.raises(ParamsError, match=rf"train\.loss: project/own\.py.*{message}"):
-        load(code, options=options)
+        load(code)
 
 
 def test_folder_hidden_by_an_installed_package_is_an_error(load, tmp_path, monkeypatch):

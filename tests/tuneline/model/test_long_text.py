@@ -7,7 +7,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from tests.params import params
 from tuneline.core.written_records import write_record
-from tuneline.model.long_text import LongText, WindowsRecord, cut_head_and_tail, cut_windows, kept_tokens
+from tuneline.model.long_text import (
+    HEAD_SHARE,
+    LongText,
+    WindowsRecord,
+    cut_head_and_tail,
+    cut_windows,
+    kept_tokens,
+)
 from tuneline.model.tokenizer import long_text_beside
 from tuneline.runtime.errors import DataError
 
@@ -114,7 +121,7 @@ def test_head_share_is_of_the_kept_tokens(numbers, share, head):
 
 def test_head_share_of_the_paper_is_128_of_510(numbers):
     encoding = row(numbers, 900)
-    ids = joined(encoding, cut_head_and_tail(encoding, 512, params().tokenize.head_share))
+    ids = joined(encoding, cut_head_and_tail(encoding, 512, HEAD_SHARE))
     assert (ids[128], ids[129]) == (128, 900 - 381)
 
 
@@ -139,10 +146,10 @@ def test_pair_keeps_as_many_tokens_of_each_text_as_a_truncation(numbers, lengths
 
 
 def test_record_has_only_what_the_way_with_long_texts_uses(tmp_path):
-    tokenize = {"head_share": 0.5, "windows": {"stride": 3, "max_windows": 4, "answer": "max"}}
+    tokenize = {"windows": {"stride": 3, "max_windows": 4, "answer": "max"}}
     for long_text, values in (
         ("truncate", {}),
-        ("head_tail", {"head_share": 0.5}),
+        ("head_tail", {"head_share": 0.25}),
         ("windows", {"windows": tokenize["windows"]}),
     ):
         record = LongText.of(params(tokenize={"long_text": long_text, **tokenize}).tokenize)

@@ -24,7 +24,7 @@ def test_params_yaml_of_the_project_is_valid(root):
     assert load_params(root / "params.yaml").data.text_columns
 
 
-@pytest.mark.parametrize("key", ["seed", "model", "train.momentum", "validate.near_duplicate_similarity"])
+@pytest.mark.parametrize("key", ["seed", "model", "train.keep", "validate.near_duplicate_similarity"])
 def test_missing_key_is_named_although_it_has_a_default(values, key):
     """DVC tracks what the file says, so another default in a later version would change results unseen."""
     *sections, last = key.split(".")

@@ -23,7 +23,6 @@ def test_learning_rate_from_scratch_with_a_checkpoint_is_a_warning(capsys):
         (CHECKPOINT, {"learning_rate": 2e-4}),
         (CHECKPOINT | {"head": "frozen"}, {"learning_rate": 7e-4}),
         (CHECKPOINT, {"learning_rate": 7e-4, "lora": {}}),
-        (CHECKPOINT, {"learning_rate": 1e-2, "optimizer": "sgd"}),
     ],
 )
 def test_usual_learning_rates_give_no_warning(model, train):

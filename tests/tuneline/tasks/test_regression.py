@@ -1,8 +1,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-
 from stages.train.heads import check_class_params
+
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.strata import strata
 from tuneline.metrics.judging import mean_loss

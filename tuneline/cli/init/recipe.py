@@ -266,7 +266,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
     batch = 16 if rows < SMALL_DATA else 32
     max_length = lengths.max_length
     longest = min(int(lengths.tokens[-1]), max_length)
-    tokens = micro_batch_tokens(batch, longest, checkpoint)
+    micro_batch = micro_batch_size(batch, longest, checkpoint)
     long_texts = plan_long_texts(lengths.rows, max_length, default_stride())
     truncation, truncation_reasons = truncation_rate(long_texts, plan, params)
 
@@ -290,8 +290,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         "train.epochs": epochs,
         "train.evaluate_every_steps": evaluate_every_steps,
         "train.global_batch_size": batch,
-        "train.micro_batch_size": batch,
-        "train.micro_batch_tokens": tokens,
+        "train.micro_batch_size": micro_batch,
         "train.learning_rate": rate,
         "train.keep": kept_weights(plan),
         "train.label_smoothing": label_smoothing(plan, params),
@@ -308,7 +307,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
             "model.head auto: a linear model on the frozen checkpoint is fitted, too;"
             " validation decides which is published"
         ),
-        batch_reason(batch, tokens),
+        batch_reason(batch, micro_batch),
         epochs_reason(epochs, steps_per_epoch, fewest_steps),
         f"learning rate {rate:.0e} for layers of {checkpoint.width}, warmup over a tenth of the steps",
         kept_reason(plan, label_smoothing(plan, params)),
@@ -353,11 +352,11 @@ def language_reasons(lengths: Lengths, params: Params) -> list[str]:
     ]
 
 
-def batch_reason(batch: int, tokens: int | None) -> str:
-    """Return why a batch has so many rows, and that its micro-batches have at most so many tokens."""
+def batch_reason(batch: int, micro_batch: int) -> str:
+    """Return why a batch has so many rows, and that its micro-batches have fewer."""
     size = f"batch of {batch} rows"
-    if tokens is not None:
-        size += f", in micro-batches of at most {tokens:,} tokens because of the memory"
+    if micro_batch < batch:
+        size += f", in micro-batches of {micro_batch} because of the memory"
     return f"{size}: 16 below {SMALL_DATA:,} rows, else 32"
 
 
@@ -402,7 +401,6 @@ def from_scratch(plan: Plan, params: Params) -> Recipe:
             "train.evaluate_every_steps": None,
             "train.global_batch_size": SCRATCH_BATCH,
             "train.micro_batch_size": SCRATCH_BATCH,
-            "train.micro_batch_tokens": None,
             "train.learning_rate": SCRATCH_RATE,
             "train.mixed_precision": precision(params),
             **long_texts.params,
@@ -455,11 +453,10 @@ def scratch_config(params: Params, max_length: int) -> dict[str, Any]:
 
 
 RESET = (
-    "model.head", "tokenize.tokenizer", "tokenize.revision", "tokenize.long_text", "tokenize.head_share",
+    "model.head", "tokenize.tokenizer", "tokenize.long_text",
     "tokenize.windows.stride", "tokenize.windows.max_windows", "tokenize.windows.answer",
-    "train.max_steps", "train.optimizer",
-    "train.weight_decay", "train.max_grad_norm", "train.schedule", "train.schedule_options",
-    "train.warmup_ratio", "train.warmup_steps", "train.label_smoothing", "train.class_weights",
+    "train.max_steps", "train.weight_decay", "train.schedule", "train.warmup_ratio",
+    "train.label_smoothing", "train.class_weights",
     "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
 )  # fmt: skip
 """Parameters of a former task or recipe that could contradict the new one."""
@@ -567,15 +564,16 @@ def train_rows(plan: Plan, params: Params) -> int:
     return max(1, rows)
 
 
-def micro_batch_tokens(batch: int, longest: int, checkpoint: Checkpoint) -> int | None:
-    """Return the tokens of a micro-batch; ``None`` if any batch has fewer.
+def micro_batch_size(batch: int, longest: int, checkpoint: Checkpoint) -> int:
+    """Return the largest power of 2 of rows whose activations fit, at most the batch.
 
-    Their activations take the memory of 32 x 128 tokens in BERT-base.
+    They take the memory of 32 x 128 tokens in BERT-base.
     """
     tokens = BATCH_TOKENS // (checkpoint.width * checkpoint.layers)
-    if batch * longest <= tokens:
-        return None
-    return tokens
+    size = batch
+    while size > 1 and size * longest > tokens:
+        size //= 2
+    return size
 
 
 def truncation_rate(long_texts: LongTexts, plan: Plan, params: Params) -> tuple[dict[str, Any], list[str]]:

@@ -74,18 +74,8 @@ def test_auto_chooses_all_gpus_and_the_precision_that_they_support(project, monk
 def test_bf16_trains_close_to_the_cpu(project, tmp_path_factory, data):
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         pytest.skip(f"{torch.cuda.get_device_name()} does not compute in bf16")
-    assert trained(project, launch="gpu-bf16")["precision"] == "bf16"
+    assert trained(project, launch="auto", mixed_precision="bf16")["precision"] == "bf16"
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=0.1)
-
-
-def test_explicit_gpu_trains_on_it_in_float32_like_the_cpu(project, tmp_path_factory, data):
-    assert trained(project, launch="gpu", tf32=False) == {
-        "type": "cuda",
-        "precision": "no",
-        "processes": 1,
-        "distribution": "NO",
-    }
-    assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=1e-3)
 
 
 def test_explicit_cpu_leaves_the_gpu_alone(project):
@@ -111,9 +101,3 @@ def test_two_gpus_train_by_ddp_close_to_one(project, tmp_path_factory, data):
     )
     assert trained(project, launch="two", tf32=False)["distribution"] == "MULTI_GPU"
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=1e-3)
-
-
-@two_gpus
-@pytest.mark.parametrize("name", ["multi-gpu", "fsdp"])
-def test_launch_configurations_for_two_gpus_train(project, name):
-    assert trained(project, launch=name)["processes"] == 2

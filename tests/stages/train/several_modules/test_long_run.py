@@ -20,8 +20,6 @@ SETTINGS = {
     "learning_rate": 1e-3,
     "evaluate_every_steps": 130,
     "checkpoint_every_steps": 70,
-    "keep_checkpoints": 2,
-    "trackers": ["dvclive"],
 }
 MB = 2**20
 

@@ -5,17 +5,11 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
-from functools import partial
 
 import pytest
-import torch
 from safetensors.numpy import load_file
 
-from stages.train.progress import TrainingProgress
-from tests.project import copy_code
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 
@@ -23,7 +17,6 @@ SETTINGS = {
     "epochs": 3,
     "checkpoint_every_steps": 3,
     "early_stopping": {"patience": 50},
-    "trackers": ["dvclive"],
 }
 STEPS = 24
 
@@ -63,13 +56,13 @@ INSTANTS = {
     "inside the first accumulation": (f"{LOOP}._seed_dropout", 2, 2),
     "inside an accumulation": (f"{LOOP}._seed_dropout", 8, 40),
     "before the optimizer steps": (f"{LOOP}._optimizer_step", 5, 20),
-    "in the evaluation before the first step": ("stages.train.loop.predict_split", 1, 1),
-    "between epochs": ("stages.train.loop.predict_split", 3, 3),
-    "before the first checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 1, 1),
-    "before a checkpoint is completed": (f"{CHECKPOINTS}.write_marker", 2, 6),
+    "in the evaluation before the first step": ("stages.train.loop.predict_validation", 1, 1),
+    "between epochs": ("stages.train.loop.predict_validation", 3, 3),
+    "before the first checkpoint is completed": (f"{CHECKPOINTS}.TrainingProgress.write", 1, 1),
+    "before a checkpoint is completed": (f"{CHECKPOINTS}.TrainingProgress.write", 2, 6),
     "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 6),
     "while publishing": ("stages.train.__main__.publish_curves", 1, 1),
-    "before the checkpoints are removed": ("stages.train.__main__.clear_note", 1, 1),
+    "before the checkpoints are removed": ("stages.train.__main__.resource_usage", 1, 1),
 }
 
 
@@ -146,32 +139,6 @@ def checkpoints(project):
     return sorted(path for path in project.glob("checkpoints/*/step-*"))
 
 
-@pytest.mark.promise("damaged-checkpoint")
-def test_resume_skips_and_reports_a_truncated_checkpoint(folder, reference):
-    launcher.run(folder, before=launcher.kill_at("stages.train.__main__.publish_curves", 1))
-    newest = checkpoints(folder)[-1]
-    with (newest / "optimizer.bin").open("r+b") as file:
-        file.truncate(1000)
-    assert launcher.run(folder) == [0]
-    assert (
-        f"removed checkpoint checkpoints/{newest.parent.name}/{newest.name}, which cannot be used:"
-        " optimizer.bin" in launcher.output(folder)
-    )
-    assert "resumes from step" in launcher.output(folder)
-    assert_same_outs(reference, folder)
-
-
-@pytest.mark.slow
-@pytest.mark.promise("damaged-checkpoint")
-def test_resume_skips_a_checkpoint_with_damaged_best_weights(folder, reference):
-    launcher.run(folder, before=launcher.kill_at("stages.train.__main__.publish_curves", 1))
-    newest = checkpoints(folder)[-1]
-    best = json.loads((newest / "progress.json").read_text())["best_step"]
-    (newest.parent / f"step-{best:08d}" / "model.safetensors").write_bytes(b"")
-    assert launcher.run(folder) == [0]
-    assert_same_outs(reference, folder)
-
-
 def test_finished_run_leaves_no_checkpoint(finished):
     assert checkpoints(finished) == []
 
@@ -181,34 +148,6 @@ def test_changed_parameter_starts_a_new_run(folder):
     tiny_task.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "learning_rate": 1e-3})
     begin(folder)
     assert "resumes from step" not in launcher.output(folder)
-
-
-@pytest.mark.parametrize(
-    "changed", [pytest.param(False, id="same", marks=pytest.mark.slow), pytest.param(True, id="changed")]
-)
-def test_changed_metric_starts_a_new_run(folder, tmp_path_factory, changed):
-    """Validation selects the best weights by it.
-
-    The second launch is of a copy of the code, whose path does not matter.
-    """
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    code = tmp_path_factory.mktemp("code")
-    copy_code(code)
-    if changed:
-        scores = code / "tuneline/metrics/judging.py"
-        scores.write_text(
-            scores.read_text().replace("float(-np.mean(likelihoods))", "float(-2 * np.mean(likelihoods))")
-        )
-    environment = {**os.environ, "PYTHONPATH": str(code), "ACCELERATE_USE_CPU": "true"}
-    command = [sys.executable, "-m", "stages.train"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as training:
-        began = next(
-            line for line in training.stdout if "resumes from step" in line or "first micro-batch" in line
-        )
-        training.kill()
-    assert ("resumes from step" in began) == (not changed)
 
 
 def test_changed_data_starts_a_new_run(folder):
@@ -225,14 +164,6 @@ def test_changed_base_weights_start_a_new_run(folder):
     write_base(folder, seed=1)
     begin(folder)
     assert "resumes from step" not in launcher.output(folder)
-
-
-@pytest.mark.slow
-def test_same_base_weights_resume_the_run(folder):
-    write_base(folder, seed=0)
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    assert launcher.run(folder) == [0]
-    assert "resumes from step" in launcher.output(folder)
 
 
 def write_base(project, seed, **train):
@@ -264,47 +195,10 @@ def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    tiny_task.write_params(
-        folder, evaluate_every_steps=5, **{**SETTINGS, "checkpoint_every_steps": 7, "keep_checkpoints": 1}
-    )
+    tiny_task.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "checkpoint_every_steps": 7})
     assert launcher.run(folder) == [0]
     assert "resumes from step" in launcher.output(folder)
     assert_same_outs(reference, folder)
-
-
-@pytest.mark.slow
-@pytest.mark.promise("resume-elsewhere")
-def test_resume_with_another_number_of_threads_says_so(folder):
-    launcher.run(folder, before=partial(kill_with_threads, 2))
-    assert launcher.run(folder, before=partial(torch.set_num_threads, 1)) == [0]
-    first, second = (
-        rf"1 process with {threads} \(cpu, .*, micro_batch_size 4\)" for threads in ("2 threads", "1 thread")
-    )
-    assert re.search(
-        f"WARNING: the checkpoint was computed by {first}, and this run continues with {second}.",
-        launcher.output(folder),
-    )
-    assert "OMP_NUM_THREADS=2 gives the same" in launcher.output(folder)
-
-
-def test_resume_on_another_kind_of_processor_is_a_segment_of_its_own(folder):
-    launcher.run(
-        folder, env={"ONEDNN_MAX_CPU_ISA": "AVX2"}, before=launcher.kill_at(f"{LOOP}.train_batch", 12)
-    )
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 9))
-    assert re.search(
-        r"WARNING: the checkpoint was computed by .*, ONEDNN_MAX_CPU_ISA=AVX2, .* this run continues",
-        launcher.output(folder),
-    )
-    first, second = TrainingProgress.read(max(checkpoints(folder)) / "progress.json").segments
-    assert first.processor == f"{second.processor}, ONEDNN_MAX_CPU_ISA=AVX2"
-    assert first.libraries == second.libraries
-    assert {"python", "torch"} <= first.libraries.keys()
-
-
-def kill_with_threads(threads):
-    torch.set_num_threads(threads)
-    launcher.kill_at(f"{LOOP}.train_batch", 12)()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
@@ -319,7 +213,7 @@ def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     note = json.loads((folder / "reports/interrupted/train.json").read_text())
     assert note["resumable"]
     assert note["signal"] == number.name
-    assert (folder / note["checkpoint"] / "complete.json").exists()
+    assert (folder / note["checkpoint"] / "progress.json").exists()
     assert f"interrupted by {number.name} after step {note['step']} of {STEPS}" in launcher.output(folder)
     assert not (folder / "models/classifier").exists()
 
@@ -327,44 +221,3 @@ def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
     assert f"step {note['step']} of {STEPS}" in launcher.output(folder)
     assert not (folder / "reports/interrupted/train.json").exists()
     assert_same_outs(reference, folder)
-
-
-@pytest.mark.parametrize(
-    "pauses",
-    [
-        pytest.param([5, 15], id="at evaluations", marks=pytest.mark.slow),
-        pytest.param([7], id="between evaluations"),
-        pytest.param([STEPS], id="at the end", marks=pytest.mark.slow),
-    ],
-)
-def test_pause_stops_after_its_step_and_the_resumed_run_gives_identical_outs(folder, reference, pauses):
-    for step in pauses:
-        for _ in range(2):  # the second start finds that the step is reached
-            assert launcher.run(folder, env={"TUNELINE_PAUSE_AT_STEP": step}) == [75], launcher.output(folder)
-            note = json.loads((folder / "reports/interrupted/train.json").read_text())
-            assert (note["signal"], note["step"], note["steps"]) == ("TUNELINE_PAUSE_AT_STEP", step, STEPS)
-        progress = TrainingProgress.read(folder / note["checkpoint"] / "progress.json")
-        assert note["best"] == {
-            "metric": "accuracy",
-            "value": progress.best.metric,
-            "step": progress.best.step,
-        }
-        assert not (folder / "models/classifier").exists()
-    assert launcher.run(folder) == [0]
-    assert_same_outs(reference, folder)
-
-
-def test_pause_at_no_number_is_refused(folder):
-    assert launcher.run(folder, env={"TUNELINE_PAUSE_AT_STEP": "soon"}) == [1]
-    assert "TUNELINE_PAUSE_AT_STEP is 'soon'" in launcher.output(folder)
-
-
-@pytest.mark.slow
-def test_resumed_run_logs_every_step_once(folder, reference):
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 7))
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 7))
-    launcher.run(folder)
-    assert [row[0] for row in launcher.curve(folder)] == list(range(1, STEPS + 1))
-    assert_same_outs(reference, folder)
-    live = (folder / "reports/live/plots/metrics/loss.tsv").read_text().splitlines()[1:]
-    assert [int(line.split("\t")[0]) for line in live] == list(range(1, STEPS + 1))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import get_scheduler
 
+from stages.train import loop
 from stages.train.data import read_inputs
 from stages.train.devices import create_accelerator
 from stages.train.interruption import Interruption
@@ -14,8 +15,6 @@ from stages.train.state import set_up
 from tests.stages.train import tiny_task
 
 PLAIN = {
-    "bucket_window": 1,
-    "first_token_only": False,
     "warmup_ratio": 0.0,
     "weight_decay": 0.0,
     "keep": "last",
@@ -28,17 +27,17 @@ def train_by_the_textbook(model, batches, learning_rate, max_norm):
     model.train()
     for inputs, labels in batches:
         model(**inputs, labels=labels).loss.backward()
-        if max_norm is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.1])
-def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, max_norm):
+@pytest.mark.parametrize("max_norm", [100.0, 0.1])
+def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, max_norm, monkeypatch):
     """0.1 clips every gradient; 60 rows in batches of 8, in micro-batches of 4: the last batch is smaller."""
-    params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, max_grad_norm=max_norm, **PLAIN)
+    params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, **PLAIN)
+    monkeypatch.setattr(loop, "MAX_GRADIENT_NORM", max_norm)
     state = set_up(
         params,
         read_inputs(params.train),
