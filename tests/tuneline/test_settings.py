@@ -1,10 +1,7 @@
 import subprocess
-import sys
 
 import pytest
 
-from flows.runs.processes import for_stages
-from stages.train.launch import child_command
 from tuneline.runtime.errors import ParamsError
 from tuneline.settings import Retention, Settings, load_settings
 
@@ -114,15 +111,6 @@ def test_last_retry_delay_repeats():
 def test_more_delays_than_retries_is_an_error():
     with pytest.raises(ValueError, match="more delays than retries"):
         Settings.model_validate({"stages": {"train": {"retries": 1, "retry_delay_seconds": [1, 5]}}})
-
-
-def test_command_of_the_training_reaches_its_stage_word_by_word():
-    environment = Settings.model_validate(
-        {"training": {"command": ["srun", "--comment=my run"]}}
-    ).training.environment
-    command, _ = child_command([], for_stages(environment))
-    assert command[:3] == ["srun", "--comment=my run", sys.executable]
-    assert Settings().training.environment == {}
 
 
 @pytest.mark.parametrize("folder", ["/data/labelled", "data/../../labelled"])

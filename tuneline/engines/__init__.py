@@ -5,13 +5,27 @@ large result to a file of its own (``replace_file``), and returns a small one. S
 are the same wherever, in whatever order, and however often a task is run.
 """
 
+import logging
+import os
+import pickle
+import secrets
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, Protocol, TypeVar
+
+from tuneline.core.machine import available_cores, threads
+from tuneline.core.pipeline_code import ROOT
+from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.terminal import phase, progress
 
 T = TypeVar("T")
 R = TypeVar("R")
+OBJECT_STORE = 100 * 1024**2
+"""Bytes of shared memory of a cluster that is started here. Results are small: tasks write files."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +51,6 @@ class EngineChoice(Protocol):
         """Number of tasks at a time on Ray."""
 
 
-@contextmanager
-def engine(run: EngineChoice) -> Iterator[None]:
-    """Keep the engine for all calls of ``map_tasks`` in the block.
-
-    Without it, each of them starts a cluster of its own.
-    """
-    if run.engine == "local":
-        yield
-        return
-    from tuneline.engines.ray_tasks import ray_cluster
-
-    with ray_cluster(run.workers):
-        yield
-
-
 def map_tasks(function: Callable[[T], R], tasks: Sequence[T], run: EngineChoice, *, name: str) -> Iterator[R]:
     """Run a function on tasks, and yield the results in the order of the tasks.
 
@@ -67,12 +66,112 @@ def map_tasks(function: Callable[[T], R], tasks: Sequence[T], run: EngineChoice,
         What the function returns: small and picklable.
 
     Raises:
-        StageError: A task failed, the first one in the order of the tasks; or Ray is not installed, cannot be
-            reached, or its workers have another version of the code or the libraries.
+        StageError: A task failed, the first one in the order of the tasks; or Ray is not installed or cannot
+            be reached.
+    """
+    if run.engine == "local" or not tasks:
+        yield from map(function, tasks)
+        return
+    with progress(name, len(tasks), "tasks") as step, engine(run):
+        for result in _map_on_ray(function, tasks, run.workers):
+            yield result
+            step.advance(1)
+
+
+@contextmanager
+def engine(run: EngineChoice) -> Iterator[None]:
+    """Keep the engine for all calls of ``map_tasks`` in the block.
+
+    Without it, each of them starts a cluster of its own, unless ``RAY_ADDRESS`` names one.
     """
     if run.engine == "local":
-        yield from map(function, tasks)
-    elif tasks:
-        from tuneline.engines.ray_tasks import map_on_ray
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    ray = _import_ray(address)
+    if ray.is_initialized():
+        yield
+        return
+    settings: dict[str, Any] = {"address": address}
+    if address is None:
+        settings = {
+            "address": "local",
+            "num_cpus": run.workers or available_cores(),
+            "object_store_memory": OBJECT_STORE,
+            "include_dashboard": False,
+        }
+    phase("connecting to Ray" if address else "starting Ray")
+    try:
+        ray.init(**settings, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise StageError(
+            f"Ray cannot be used: {str(error).strip().splitlines()[0]}",
+            "`ray status` shows the cluster of RAY_ADDRESS. Without it, Ray is started on this machine.",
+        ) from None
+    phase("")
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
-        yield from map_on_ray(function, tasks, run.workers, name)
+
+def _import_ray(address: str | None) -> ModuleType:
+    """Import Ray, which reads its token then.
+
+    A cluster that is started here gets a token of its own, without which nobody can use it. One that is
+    joined has that of ``ray get-auth-token``.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray prints a notice about GPUs
+    if address is None:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    if "RAY_AUTH_TOKEN" in os.environ or (Path.home() / ".ray/auth_token").exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    try:
+        import ray
+    except ImportError as error:
+        raise ParamsError(
+            f"run.engine is ray: {error}.",
+            "Install Ray with `pip install '.[ray]'`, or set run.engine to local.",
+        ) from None
+    return ray
+
+
+def _map_on_ray(function: Callable[[T], R], tasks: Sequence[T], workers: int | None) -> Iterator[R]:
+    """Yield the results of tasks on the cluster, at most ``workers`` of them at a time."""
+    ray = _import_ray(os.environ.get("RAY_ADDRESS"))
+    task_threads = 1 if "RAY_ADDRESS" in os.environ else threads(workers or available_cores())
+    entry = ray.remote(num_cpus=1)(_entry(str(Path.cwd()), str(ROOT), task_threads))
+    waiting = deque(pickle.dumps((function, task)) for task in tasks)
+    running: deque[Any] = deque()
+    try:
+        while waiting or running:
+            while waiting and len(running) < (workers or len(tasks)):
+                running.append(entry.remote(waiting.popleft()))
+            yield ray.get(running.popleft())
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise StageError(
+            f"Ray cannot go on: {error}", "The tasks that have ended are kept. Run the command again."
+        ) from None
+
+
+def _entry(folder: str, code: str, task_threads: int) -> Callable[[bytes], Any]:
+    """Return the function that runs on the workers.
+
+    It is sent by value, since a worker may not find the project's code.
+    """
+
+    def entry(task: bytes) -> Any:
+        import os
+        import pickle
+        import sys
+
+        os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(task_threads)
+        os.chdir(folder)
+        if code not in sys.path:
+            sys.path.insert(0, code)
+        function, argument = pickle.loads(task)  # noqa: S301 - sent by the process that started this work
+        return function(argument)
+
+    return entry

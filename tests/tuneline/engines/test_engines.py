@@ -5,7 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.conftest import ROOT
@@ -60,13 +59,11 @@ def test_missing_ray_is_named_with_its_extra(monkeypatch):
 
 
 @pytest.mark.slow
-def test_ray_gives_the_results_in_order_when_a_worker_is_killed(folder, capfd):
+def test_ray_gives_the_results_in_order_when_a_worker_is_killed(folder):
     results = list(map_tasks(tasks.kill_first_worker, range(6), engine("ray", 2), name="test"))
     assert [number for number, _ in results] == list(range(6))
     assert files(folder) == {f"{number}.txt": str(number**2) for number in range(6)}
     assert sorted(path.name for path in folder.iterdir() if path.suffix != ".txt") == ["killed"]
-    output = capfd.readouterr()
-    assert (output.out, "worker of task 4 was killed; the task was run again" in output.err) == ("", True)
 
 
 @pytest.mark.slow
@@ -85,19 +82,8 @@ def test_error_of_a_task_is_that_of_the_local_engine(tasks_, kind, message):
 
 @pytest.mark.slow
 def test_task_that_kills_each_worker_ends_the_run_with_its_name():
-    with pytest.raises(StageError, match=r"4 times(.|\n)*run\.workers"):
+    with pytest.raises(StageError, match="Ray cannot go on"):
         list(map_tasks(tasks.kill_every_worker, [0, 1, 2], engine("ray", 2), name="test"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("server", ["raylet", "gcs_server"])
-def test_end_of_the_cluster_is_an_error_of_the_run(folder, server):
-    process = start_sleeping(folder)
-    servers = psutil.Process(process.pid).children(recursive=True)
-    next(one for one in servers if one.name() == server).kill()
-    errors = process.communicate(timeout=60)[1]
-    assert "StageError: The Ray cluster has ended" in errors
-    wait_until_gone([one.pid for one in servers])
 
 
 @pytest.mark.slow
@@ -109,13 +95,10 @@ def test_ctrl_c_ends_the_workers_of_a_cluster_that_was_started(folder):
 
 
 @pytest.mark.slow
-def test_named_cluster_is_joined_with_its_token_and_stays(folder, monkeypatch):
+def test_named_cluster_is_joined_with_its_token_and_stays(folder):
     """The head and the programs that join have the token that ``ray get-auth-token --generate`` has written
     to the home folder."""
     ray_command = str(Path(sys.executable).with_name("ray"))
-    with pytest.raises(StageError, match="Ray Client"), monkeypatch.context() as patch:
-        patch.setenv("RAY_ADDRESS", "ray://127.0.0.1:10001")
-        list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
     home = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     for name in (
         "RAY_AUTH_MODE",
@@ -154,9 +137,6 @@ def test_named_cluster_is_joined_with_its_token_and_stays(folder, monkeypatch):
     finally:
         cluster.terminate()
         cluster.wait(60)
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:26379")
-    with pytest.raises(StageError, match=r"RAY_ADDRESS=.*:26379"):
-        list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
 
 
 def start_sleeping(folder):

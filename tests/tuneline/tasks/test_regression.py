@@ -1,12 +1,9 @@
 import numpy as np
 import pyarrow as pa
-import pytest
-from stages.train.heads import check_class_params
 
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.strata import strata
 from tuneline.metrics.judging import mean_loss
-from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Regression
 from tuneline.tasks.columns import observed_classes, parsed_labels, stored_labels
 
@@ -24,15 +21,6 @@ def test_loss_is_the_mean_squared_error():
 def test_labels_are_missing_only_where_all_are_the_mark():
     assert NUMBER.unlabelled(np.array([-1.0, 2.0])).tolist() == [False, False]
     assert NUMBER.unlabelled(np.array([-1.0, -1.0])).tolist() == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("weights", "smoothing", "key"), [("balanced", 0.0, "class_weights"), (None, 0.1, "label_smoothing")]
-)
-def test_parameters_of_classes_are_refused(weights, smoothing, key):
-    with pytest.raises(ParamsError, match=f"train.{key}"):
-        check_class_params(NUMBER, weights, smoothing)
-    check_class_params(NUMBER, None, 0.0)
 
 
 def test_number_that_a_person_wrote_is_valid_if_it_is_finite():

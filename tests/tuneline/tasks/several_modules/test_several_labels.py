@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import f1_score
-from stages.train.decisions import cross_fitted
 
+from stages.train.losses import cross_fitted
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.several_labels import DATA, MODEL, PHRASES, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
