@@ -54,7 +54,7 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 	@dvc metrics diff "$(REF)"
 	@dvc params diff "$(REF)"
 	@dvc plots diff "$(REF)" --out reports/plots
-	@tuneline report --against "$(REF)"
+	@tuneline show --against "$(REF)"
 
 .PHONY: schedule
 schedule: setup ## Start Prefect server, worker and deployments on this machine

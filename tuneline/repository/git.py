@@ -19,8 +19,8 @@ from typing import Any
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.params.params_file import get_value
-from tuneline.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, RAW, SOURCE
-from tuneline.repository.dvc import Lock, cached_folder, cached_out, is_intact, load_yaml, md5_of, read_lock
+from tuneline.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, SOURCE
+from tuneline.repository.dvc import Lock, cached_folder, cached_out, is_intact, load_yaml, md5_of
 from tuneline.repository.programs import dvc_error
 from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
 from tuneline.runtime.errors import ParamsError, StageError
@@ -330,72 +330,6 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
             if in_stage is not None and in_stage.commit in with_model:
                 stages.append(f"{artifact}#{stage}")
     return sorted(versions) + sorted(stages)
-
-
-@dataclass(frozen=True)
-class PreviousResult:
-    """The result of another commit.
-
-    Attributes:
-        commit: The commit.
-        metrics: Its metrics of the stage evaluate.
-        comparable: True if they were measured on the same raw data and split as in the working tree.
-        lock: Its ``dvc.lock``.
-        root: Working tree of the repository, whose cache may have its files.
-    """
-
-    commit: Commit
-    metrics: dict[str, float]
-    comparable: bool
-    lock: Lock
-    root: Path
-
-    def file(self, path: str) -> Path | None:
-        """Return where DVC's cache has a file of that commit; ``None`` if it is not in the cache.
-
-        Nothing is fetched.
-        """
-        return cached_out(self.root, self.lock, path)
-
-
-TASK = ("source", "path", "name", "text_columns", "label_column", "task")
-"""Parameters of the section ``data`` that differ for another task, whose rows are compared with no others."""
-
-
-def task_settings(lock: Lock) -> list[object] | None:
-    """Return the values of ``TASK`` in ``dvc.lock``; ``None`` without data."""
-    if lock.out(RAW.as_posix()) is None:
-        return None
-    params = lock.params()
-    return [params.get(f"data.{name}") for name in TASK]
-
-
-def find_previous(
-    root: Path, current: Mapping[str, float], reference: str | None = None
-) -> PreviousResult | None:
-    """Return the result of ``reference``, by default of the newest commit of this task with other metrics.
-
-    ``None`` if there is none.
-    """
-    if reference:
-        candidates = commits(root, "-1", reference, "--")
-    else:
-        candidates = commits(root, "-100", "--", EVALUATED)
-
-    current_lock = read_lock(root)
-    for commit in candidates:
-        metrics = metrics_at(root, commit.sha)
-        if not metrics:  # the commit has none
-            continue
-        lock = lock_at(root, commit.sha)
-        if not reference:
-            same_task = task_settings(lock) in (None, task_settings(current_lock))
-            if metrics == current or not same_task:
-                continue
-        rows = lock.reported_rows()
-        comparable = rows == current_lock.reported_rows() and None not in rows
-        return PreviousResult(commit, metrics, comparable, lock, root)
-    return None
 
 
 MARK = "tuneline-result"

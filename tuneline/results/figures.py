@@ -267,16 +267,13 @@ class _HeadlineRow(NamedTuple):
 def _headline_rows(headline: Headline) -> list[_HeadlineRow]:
     """Return the values of the headline metric from the bottom of the figure upwards."""
     rows = [_HeadlineRow("this model", headline.value, headline.interval, FIRST)]
-    if headline.previous is not None and headline.previous_value is not None:
-        commit = headline.previous.commit.short
-        rows.append(_HeadlineRow(commit, headline.previous_value, headline.previous_interval, MUTED))
     for title, value in reversed(list(headline.simple.items())):
         rows.append(_HeadlineRow(title.removeprefix("the "), value, None, MUTED))
     return rows
 
 
 def draw_headline(headline: Headline) -> Markup:
-    """Draw the headline metric of the simple models, the previous result and this model on one axis.
+    """Draw the headline metric of the simple models and of this model on one axis.
 
     Intervals are drawn where they are known.
     """
@@ -303,7 +300,7 @@ def draw_headline(headline: Headline) -> Markup:
         return to_svg(
             figure,
             "headline",
-            f"{title_of(headline.name)} of the baselines, the previous commit and this model",
+            f"{title_of(headline.name)} of the baselines and of this model",
         )
 
 

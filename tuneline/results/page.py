@@ -16,7 +16,6 @@ from markupsafe import Markup
 
 from tuneline.core.base_source import BaseSource
 from tuneline.core.raw_source import RawSource
-from tuneline.core.records import Metrics
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips
@@ -27,7 +26,6 @@ from tuneline.paths import (
     BASE_RECORD,
     CHECKS,
     COMPARISON,
-    METRICS,
     ONNX,
     PREDICTIONS,
     RAW,
@@ -40,7 +38,6 @@ from tuneline.repository.git import (
     COMMIT,
     Commit,
     commit_of,
-    find_previous,
     git,
     outdated,
     registered,
@@ -243,31 +240,22 @@ class Report:
         return is_frozen(self.params, self.training)
 
     @property
-    def tiles(self) -> list[tuple[str, str, float | None]]:
-        """The other metrics, as ``tiles_of`` returns them, with the change since the previous result."""
-        if self.headline is None:
-            return tiles_of(self.metrics, None, {})
-        before: Mapping[str, float] = {}
-        previous = self.headline.previous
-        if previous is not None and previous.comparable:
-            before = previous.metrics
-        return tiles_of(self.metrics, self.headline.name, before)
+    def tiles(self) -> list[tuple[str, str]]:
+        """The other metrics, as ``tiles_of`` returns them."""
+        name = None
+        if self.headline is not None:
+            name = self.headline.name
+        return tiles_of(self.metrics, name)
 
 
-def read_report(root: Path, reference: str | None = None) -> Report:
-    """Read everything that the report shows.
-
-    It compares with a commit, by default the newest with other metrics.
-    """
+def read_report(root: Path) -> Report:
+    """Read everything that the report shows."""
     # metrics, and the predictions unless these are of other metrics
     lock = read_lock(root)
     params = lock.params()
     run = RunFacts.read(root, params)
     predictions = ReportedPredictions.read(root / PREDICTIONS)
-    previous = None
-    if run.evaluated:
-        previous = find_previous(root, Metrics.read_values(root / METRICS / "evaluate.json"), reference)
-    top = headline(run.evaluated, params, predictions, previous, run.is_frozen)
+    top = headline(run.evaluated, params, predictions, run.is_frozen)
     if top and top.stale:
         predictions = None
 

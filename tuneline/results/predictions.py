@@ -13,10 +13,8 @@ from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.scores import Floats, confusion_matrix
-from tuneline.metrics.stats import Difference, Estimate, metric_interval, paired_difference
-from tuneline.paths import PREDICTIONS
+from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.predictions.files import PredictedLogits, read_logits
-from tuneline.repository.git import PreviousResult
 from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note, thresholds_by_name
 from tuneline.results.verdict.facts import PRIMARY_METRICS, rivals
 from tuneline.results.verdict.rules import judge_errors
@@ -232,8 +230,6 @@ class Headline:
 
     Attributes:
         name: Key in ``metrics/evaluate.json``.
-        previous_interval: Interval of the previous value, where its predictions are still in the cache.
-        change: From the previous result to this one, on the same rows.
         simple: The metric of the simple models, by their title.
         stale: True if the metrics were computed from other predictions.
     """
@@ -242,9 +238,6 @@ class Headline:
     value: float
     interval: Estimate | None = None
     simple: Mapping[str, float] = field(default_factory=dict)
-    previous: PreviousResult | None = None
-    previous_interval: Estimate | None = None
-    change: Difference | None = None
     stale: bool = False
 
     @property
@@ -252,34 +245,11 @@ class Headline:
         """The metric's name for people."""
         return title_of(self.name)
 
-    @property
-    def previous_value(self) -> float | None:
-        """The metric of the previous result."""
-        return self.previous.metrics.get(self.name) if self.previous else None
-
-    @property
-    def against_previous(self) -> str:
-        """Comparison with the previous result, in words."""
-        if self.change is None:
-            return ""
-        low_gain = self.change.low
-        high_gain = self.change.high
-        if not ALL_METRICS[self.name].greater_is_better:
-            low_gain = -self.change.high
-            high_gain = -self.change.low
-
-        if low_gain > 0:
-            return "clearly better"
-        if high_gain < 0:
-            return "clearly worse"
-        return "no clear difference"
-
 
 def headline(
     metrics: Mapping[str, float],
     params: Mapping[str, Any],
     predictions: ReportedPredictions | None,
-    previous: PreviousResult | None,
     frozen: bool = False,
 ) -> Headline | None:
     """Choose the headline metric, ``train.metric`` if it was measured on the reported split, and compare it.
@@ -304,45 +274,9 @@ def headline(
     # interval, unless the predictions are not the ones that were measured
     interval = interval_of(name, params, predictions)
     if interval is not None and abs(interval.value - metrics[name]) > TOLERANCE:
-        return Headline(name, metrics[name], simple=simple, previous=previous, stale=True)
+        return Headline(name, metrics[name], simple=simple, stale=True)
 
-    # difference from the previous result
-    previous_predictions = _read_comparable(previous, predictions)
-    change = None
-    if predictions and previous_predictions and metric.resampled and len(predictions.labels):
-        change = paired_difference(
-            metric,
-            predictions.labels,
-            predictions.predicted,
-            previous_predictions.predicted,
-            **_settings(params, predictions),
-        )
-    return Headline(
-        name,
-        metrics[name],
-        interval,
-        simple,
-        previous,
-        previous_interval=interval_of(name, params, previous_predictions),
-        change=change,
-    )
-
-
-def _read_comparable(
-    previous: PreviousResult | None, predictions: ReportedPredictions | None
-) -> ReportedPredictions | None:
-    """Return the predictions of the previous result from DVC's cache, if they are for the same rows."""
-    if previous is None or predictions is None:
-        return None
-    cached = previous.file(PREDICTIONS.as_posix())
-    if cached is None:
-        return None
-    earlier = ReportedPredictions.read(cached)
-    if earlier is None or earlier.task != predictions.task:
-        return None
-    if not np.array_equal(earlier.labels, predictions.labels):
-        return None
-    return earlier
+    return Headline(name, metrics[name], interval, simple)
 
 
 def interval_of(
@@ -352,11 +286,10 @@ def interval_of(
     if predictions is None or len(predictions.labels) == 0:
         return None
     return metric_interval(
-        ALL_METRICS[name], predictions.labels, predictions.predicted, **_settings(params, predictions)
+        ALL_METRICS[name],
+        predictions.labels,
+        predictions.predicted,
+        average=averaging(predictions.task),
+        seed=int(params.get("seed") or 0),
+        clusters=predictions.clusters,
     )
-
-
-def _settings(params: Mapping[str, Any], predictions: ReportedPredictions) -> dict[str, Any]:
-    average = averaging(predictions.task)
-    seed = int(params.get("seed") or 0)
-    return {"average": average, "seed": seed, "clusters": predictions.clusters}

@@ -65,22 +65,6 @@ def metric_names(metrics: Mapping[str, float]) -> list[str]:
     return [name for name in ALL_METRICS if name in metrics] + custom_metrics(metrics)
 
 
-def tiles_of(
-    metrics: Mapping[str, float], headline: str | None, before: Mapping[str, float]
-) -> list[tuple[str, str, float | None]]:
-    """Return title, value and change of every metric but the headline.
-
-    The change since an earlier result is ``None`` if there is no such result, or no change.
-    """
-    tiles = []
-    for name in metric_names(metrics):
-        if name != headline:
-            change = _change(metrics[name], before.get(name))
-            tiles.append((title_of(name), f"{metrics[name]:.3f}", change))
-    return tiles
-
-
-def _change(current: float, previous: float | None) -> float | None:
-    if previous is None or abs(current - previous) < 0.0005:  # 0.000 with the digits of a tile
-        return None
-    return current - previous
+def tiles_of(metrics: Mapping[str, float], headline: str | None) -> list[tuple[str, str]]:
+    """Return title and value of every metric but the headline."""
+    return [(title_of(name), f"{metrics[name]:.3f}") for name in metric_names(metrics) if name != headline]

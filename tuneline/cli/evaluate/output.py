@@ -130,7 +130,7 @@ def write_page(path: Path, result: FileEvaluation) -> None:
         "title": f"{', '.join(file.texts)} → {file.label}",
         "task": predictions.task,
         "simple": result.simple,
-        "tiles": tiles_of(result.metrics, result.deciding.name, {}),
+        "tiles": tiles_of(result.metrics, result.deciding.name),
         "figures": draw(predictions),
         "classes": predictions.classes,
         "confusion": Confusion.of(predictions),
