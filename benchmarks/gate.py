@@ -20,8 +20,7 @@ from scipy.stats import binom
 from tqdm import tqdm
 
 from stages.download.sample import Ticket, split_rows, write_tickets
-from tuneline.gating.discordant_rows import Votes, log_e_value
-from tuneline.gating.error_budget import CHALLENGERS, LARGEST_PART, NEW_ROWS_PART, VALIDATION_WEIGHT
+from tuneline.gating.error_budget import BUDGET_PART, LARGEST_PART, VALIDATION_WEIGHT
 
 TICKETS = 160_000
 ROWS = 1_000
@@ -40,7 +39,7 @@ SCREEN = 0.05
 """P-value on validation from which on a rule does not test a candidate."""
 SCREENED = 20
 """Tests of a year under this rule."""
-OF_SPLIT = (1 - NEW_ROWS_PART) * ERROR_RATE
+OF_SPLIT = BUDGET_PART * ERROR_RATE
 Right = NDArray[np.bool_]
 """Which rows are predicted correctly, shape ``(models, rows)``."""
 Counts = NDArray[np.int64]
@@ -232,7 +231,6 @@ def show(weak: Right, strong: Right, years: int) -> None:
         show_power(year, years, f"1,000 rows, production the {luck} of {CHOSEN_FROM} on validation", luck)
     late = "1,000 rows, after a year of candidates that are no better"
     show_power(Year(weak, strong, 1), years, late, before=NIGHTS - SOON)
-    show_new_rows(weak, strong, years)
 
 
 def show_errors(year: Year, years: int, luck: str) -> None:
@@ -258,33 +256,6 @@ def show_power(year: Year, years: int, title: str, luck: str = "any", before: in
     print(f"  power within {SOON} nights: {title}")
     for rule, number in found.items():
         print(f"    {rule:46} {number / years:6.1%}")
-
-
-def show_new_rows(weak: Right, strong: Right, years: int) -> None:
-    """Print how many newly labelled rows show that one candidate is better, read after every 100 rows."""
-    bound = -np.log(NEW_ROWS_PART * ERROR_RATE / CHALLENGERS)
-    draw = np.random.default_rng(2)
-    needed = []
-    wrong = 0
-    for _ in range(years):
-        production = weak[draw.integers(len(weak))]
-        needed.append(_rows_until(draw, strong[draw.integers(len(strong))], production, bound))
-        # the other way round: production is the better one
-        wrong += _rows_until(draw, production, strong[draw.integers(len(strong))], bound) < np.inf
-    quantiles = ", ".join(f"{number:,.0f}" for number in np.quantile(needed, (0.5, 0.8), method="higher"))
-    print(
-        f"  newly labelled rows until the e-value is {np.exp(bound):,.0f}: {quantiles} (in 50, 80 % of draws)"
-    )
-    print(f"  a candidate of the worse training reaches it in {wrong / years:.1%} of draws")
-
-
-def _rows_until(draw: np.random.Generator, candidate: Right, production: Right, bound: float) -> float:
-    rows = draw.integers(len(candidate), size=10_000)
-    for size in range(100, len(rows) + 1, 100):
-        votes = Votes.of(candidate[rows[:size]], production[rows[:size]])
-        if log_e_value(votes) >= bound:
-            return size
-    return np.inf
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -22,7 +22,6 @@ from flows.runs.checkout import Checkout, isolated
 from flows.runs.commits import (
     RUN_TRAILER,
     NotFastForwardError,
-    complete_move,
     fast_forward,
     follow_origin,
 )
@@ -279,9 +278,6 @@ def _ingest(
 ) -> State[Any]:
     """Try until the branch has not moved in between."""
     branch = settings.ingest.branch
-    if not dry_run:
-        complete_move(repository)
-
     ref = f"origin/{branch}" if push and repository.has_remote() else branch
     for _ in range(ATTEMPTS):
         with isolated(repository, f"ingest-{runtime.flow_run.id[:8]}", ref) as checkout:

@@ -24,7 +24,6 @@ from prefect.client.schemas import State
 
 from flows.alerts import ended, send_if_due
 from flows.inbox import Incoming, Outbox, complete_files, unread
-from flows.promotion.changes import tell_of_changes
 from flows.promotion.production import FetchedModel, fetch_model
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import UNCACHED, OnLine, Pipeline
@@ -374,10 +373,9 @@ def _score(registry: Registry, settings: Settings, lock: int) -> State[Any]:
 def _production(registry: Registry, stage: str) -> Version | None:
     """Return what is in production in ``origin``, if that answers.
 
-    What changed there is logged, and if no gate decided about it.
+    It is logged if no gate decided about it.
     """
-    messages = registry.fetch_if_possible() + tell_of_changes(registry, stage)
-    for message in messages:
+    for message in registry.fetch_if_possible():
         get_run_logger().warning("%s", message)
     ungated = why_no_gate(registry.repository.root, registry.tags(), stage)
     if ungated:

@@ -23,11 +23,11 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Completed
 
 from flows.alerts import send_if_due
-from flows.promotion.changes import tell_of_changes
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from tuneline.repository.dvc import default_remote
-from tuneline.repository.git import why_no_gate, why_not_in_dvc_remote
+from tuneline.repository.git import why_no_gate
+from tuneline.repository.worktrees import why_not_in_dvc_remote
 from tuneline.runtime.terminal import visible
 from tuneline.settings import load_settings
 
@@ -107,7 +107,6 @@ def watch() -> State[Any]:
         )
 
     name = "Alert" if messages else "Completed"
-    messages += tell_of_changes(registry, stage)
     for remark in (why_no_gate(repository.root, registry.tags(), stage), registry.tags().hold(stage)):
         if remark:
             messages.append(remark)

@@ -45,7 +45,6 @@ settings.load_profile("without_deadline")
 SERVER = {
     f"tests/flows/{name}.py"
     for name in (
-        "promotion/test_changes",
         "promotion/test_production",
         "server/several_modules/test_proxy",
         "server/test_crashes",

@@ -76,10 +76,6 @@ class Training(Section):
 
     ``gpu``: on each GPU in ``CUDA_VISIBLE_DEVICES`` of the worker. ``null``: no limit.
     """
-    checkpoints: str | None = None
-    """Where other machines find checkpoints: a shared folder, an address of fsspec (``s3://...``), or ``dvc``
-    for the DVC remote. ``null``: nowhere.
-    """
     addresses: list[Annotated[str, Field(pattern=r"^[a-z0-9+.-]+:/\S*/$")]] | None = None
     """Prefixes of the addresses that ``data.path`` of a run may name: ``[s3://bucket/tickets/]``.
 
@@ -93,13 +89,6 @@ class Training(Section):
         if self.addresses is not None:
             environment[ADDRESSES] = " ".join(self.addresses)
         return environment
-
-
-class GitHost(Section):
-    """Retries while a git remote cannot be reached."""
-
-    retry_delay_seconds: list[Duration] = [2, 5, 15, 30, 60]
-    """Seconds before each retry of a fetch or push."""
 
 
 class PromotionPolicy(Section):
@@ -121,11 +110,6 @@ class PromotionPolicy(Section):
 
     Weekly trainings: 52. Fewer candidates need less evidence each.
     """
-    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    """Level of the paired bootstrap interval that is shown, and of the tests of the first model."""
-    resamples: Annotated[int, Field(ge=200)] = 5000
-    """Number of resamples of the bootstrap; of metrics without an exact test more, for the level of a night.
-    """
     min_rows: Positive = 100
     """Smallest number of rows of the reported split; fewer decide nothing."""
     min_gain: float = 0.0
@@ -133,32 +117,16 @@ class PromotionPolicy(Section):
 
     Negative: a model that is worse by less than this is promoted as well.
     """
-    slices: dict[str, Rate] = {}
-    """Groups of rows that must not lose more than a margin: ``{"customer: acme": 0.02, "label": 0.05}``.
+    guards: dict[str, Rate] = {}
+    """What must not lose more than a margin: ``{"customer: acme": 0.02, "label": 0.05, "behaviour": 0.0}``.
 
-    ``COLUMN: VALUE`` is one group, ``COLUMN`` every value of a column of the data; ``label`` is the class.
+    ``COLUMN: VALUE`` is one group of rows, ``COLUMN`` every value of a column of the data; ``label`` is the
+    class. ``behaviour: TEST`` is the pass rate of a behaviour test, ``behaviour`` every one.
     """
-    behaviour: dict[str, Rate] = {}
-    """Behaviour tests whose pass rate must not fall by more than a margin: ``{"negation": 0.0}``.
-
-    ``all``: every test that both models were tested with.
-    """
-    min_agreement: Rate = 0.999
-    """Smallest fraction of rows for which ``model.onnx`` and the trained model predict the same."""
-    max_abs_diff: Annotated[float, Field(ge=0)] = 1e-3
-    """Largest difference of a logit between the two."""
     max_megabytes: PositiveFloat = 1000
     """Largest size of ``model.onnx`` with its external data."""
     max_latency_ms: PositiveFloat = 250
     """Largest latency of one row at a time on one core, at the 95th percentile."""
-    take_over: Literal["none", "fast_forward"] = "none"
-    """What happens to the commit of a promoted run. ``fast_forward``: ``branch`` moves to it."""
-    branch: Annotated[str, Field(pattern=r"^[\w][\w./-]*$")] = "main"
-    """Branch that results are taken over into."""
-
-    def conditions(self) -> str:
-        """Return what decisions depend on, as JSON: all but the take-over."""
-        return self.model_dump_json(exclude={"take_over", "branch"})
 
 
 class DriftLimits(Section):
@@ -214,36 +182,17 @@ class Scoring(Section):
 
 
 class Retention(Section):
-    """What flow ``clean`` keeps, and how long; ``null``: for ever (docs/operations.md)."""
+    """What flow ``clean`` keeps (docs/operations.md)."""
 
     branch_days: Duration | None = 90
-    """Branches ``runs/*``, since a run last came to that result.
+    """Branches ``runs/*``; ``null``: for ever.
 
     Never the one in production; tags keep their commits.
     """
-    checkouts: Count | None = 3
+    checkouts: Count = 3
     """Number of checkouts of failed runs."""
-    checkout_days: Duration | None = 30
-    """Checkouts of failed runs."""
-    checkpoint_days: Duration | None = 14
-    """Checkpoints of failed runs, which are not resumed without them."""
-    models: Positive | None = 3
-    """Number of models that the flows have fetched."""
-    cache_days: Duration | None = 14
-    """Objects of DVC's cache that no ref, stash or working tree names."""
-    cache_wait_minutes: Duration = 360
-    """The cache is collected while no run trains; how long a run of ``clean`` waits for that."""
-    own_cache: bool = False
-    """Collect a cache outside of the repository (``cache.dir``) as well. Only if no other clone uses it."""
-    remote: bool = False
-    """Collect the DVC remote as well. Only if no other clone uses it."""
-    scored_days: Duration | None = None
-    """Scored files with their archived inputs, if they are not in the inbox any more."""
-    refused_days: Duration | None = 90
-    """Batches that ``ingest`` refused, and the reasons why ``score`` refused files.
-
-    A reason stays as long as its file is in the inbox.
-    """
+    cache: bool = True
+    """Collect DVC's cache: what no branch, tag, experiment or working tree names."""
 
 
 class Ingest(Section):
@@ -287,11 +236,9 @@ class Settings(Section):
     scoring: Scoring = Scoring()
     """Flow ``score``: its folders, bad rows and drift (docs/scoring.md)."""
     retention: Retention = Retention()
-    """What flow ``clean`` keeps, and how long; ``null``: for ever (docs/operations.md)."""
+    """What flow ``clean`` keeps (docs/operations.md)."""
     ingest: Ingest = Ingest()
     """Flow ``ingest``: its branch and its drop folder (docs/ingest.md)."""
-    git: GitHost = GitHost()
-    """Retries while a git remote cannot be reached."""
     alerts: Alerts = Alerts()
     """When flow ``watch``, which looks every hour, sends an alert."""
     lock_wait_seconds: Duration = 600

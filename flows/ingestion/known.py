@@ -28,7 +28,7 @@ from tuneline.readers.label_values import class_name
 from tuneline.readers.labelled import LABEL, UNNAMED_CLASSES, LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.tables import open_table
-from tuneline.repository.worktrees import GitError
+from tuneline.repository.git import GitError
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.wording import listed
 from tuneline.tasks import Task, unnamed_task

@@ -9,24 +9,16 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-from prefect.client.orchestration import get_client
-from prefect.settings import get_current_settings
-
-from flows.promotion.challenge import challenge
-from flows.promotion.changes import remember_if_first, tell_of_changes
 from flows.promotion.production import fetch_model, fetch_reference, push_versions
 from flows.promotion.registry import ConflictError, Registry, RegistryError
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.params.loading import load_params
-from tuneline.paths import PARAMS, REFERENCE_PROFILE
+from tuneline.paths import REFERENCE_PROFILE
 from tuneline.repository.dvc import NoRemoteError, require_remote
-from tuneline.repository.git import ArtifactError
+from tuneline.repository.git import ArtifactError, GitError
 from tuneline.repository.registry import Version, names_of
-from tuneline.repository.worktrees import GitError
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.locks import BusyError
 from tuneline.runtime.terminal import say, visible
@@ -53,17 +45,17 @@ def main() -> None:
     repository = Repository.here()
     try:
         settings = load_settings(repository.root)
-        policy = settings.promotion
-        registry = Registry(repository, policy.artifact)
+        stage = settings.promotion.stage
+        registry = Registry(repository, settings.promotion.artifact)
         if options.command == "publish":
             publish_registry(registry)
         elif options.command == "reference":
-            reference(registry, policy.stage)
+            reference(registry, stage)
         else:
             push = options.push
             if push is None:
                 push = settings.training.push and repository.has_remote()
-            change(registry, policy.stage, options, push=push)
+            change(registry, stage, options, push=push)
     except ERRORS as error:
         sys.exit(visible(f"{options.command}: {error}"))
 
@@ -94,14 +86,7 @@ def parse_options() -> argparse.Namespace:
     release = commands.add_parser("release", help="end the hold")
     release.add_argument("--reason", default="Released by hand.", help="message of the tag")
 
-    compare = commands.add_parser(
-        "challenge", help="compare a rejected result with production on rows that were labelled since"
-    )
-    compare.add_argument("commit", help="commit or branch of the result")
-    compare.add_argument("rows", type=Path, help="file of all rows that were labelled since")
-    compare.add_argument("--label", help="column of the labels (default: data.label_column)")
-
-    for command in (back, hold, release, compare):
+    for command in (back, hold, release):
         push_help = "push the tag to origin, for other machines (default: training.push in conf/flows.yaml)"
         command.add_argument("--push", action=argparse.BooleanOptionalAction, help=push_help)
 
@@ -113,8 +98,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def change(registry: Registry, stage: str, options: argparse.Namespace, *, push: bool) -> None:
-    """Roll back, hold or release, tell people, and print what is the case now."""
-    remember_if_first(registry, stage)
+    """Roll back, hold or release, and print what is the case now."""
     if options.command == "rollback":
         before, now = rollback(registry, stage, options.to, options.reason, push=push, hold=options.hold)
         name = f"{registry.artifact} in {stage}: {now.name} ({now.commit[:12]})"
@@ -122,8 +106,6 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
             say(f"{name}, as before: nothing was changed.")
         else:
             say(f"{name}; before: {before.name} ({before.commit[:12]})")
-    elif options.command == "challenge":
-        challenge_production(registry, options, push=push)
     else:
         with changing(registry, push=push):
             if options.command == "hold":
@@ -131,8 +113,6 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
             else:
                 registry.release(stage, options.reason, push=push)
 
-    # what is the case now
-    tell(registry, stage)
     hold = registry.tags().hold(stage)
     if hold:
         say(f"{hold} End it: python -m flows.promotion release")
@@ -140,50 +120,12 @@ def change(registry: Registry, stage: str, options: argparse.Namespace, *, push:
         say(f"{registry.artifact}: promotions are not on hold.")
 
 
-def challenge_production(registry: Registry, options: argparse.Namespace, *, push: bool) -> None:
-    """Compare a rejected result with production on newly labelled rows, and print what they say."""
-    root = registry.repository.root
-    policy = load_settings(root).promotion
-    label = options.label or load_params(root / PARAMS).data.label_column
-    pipeline = Pipeline(Programs(root, "challenge"), lambda line: say(line, error=True))
-    with changing(registry, push=push):
-        result = challenge(
-            pipeline, registry, policy, options.commit, options.rows.resolve(), label=label, push=push
-        )
-    say(f"{result}.")
-    if result.version is None:
-        say("It is not promoted. Ask again when more rows are labelled; that uses up nothing.")
-    else:
-        say(f"{registry.artifact} {result.version.name} is in {policy.stage}.")
-
-
-def tell(registry: Registry, stage: str) -> None:
-    """Send the events of what was changed, if a Prefect server is set and answers; else say who will."""
-    later = "Flow watch sends the event within the hour."
-    if get_current_settings().api.url is None:  # Prefect would start a temporary server
-        say(f"PREFECT_API_URL names no server. {later}", error=True)
-        return
-    with get_client(sync_client=True) as client:
-        problem = client.api_healthcheck()
-    if problem:
-        say(f"The Prefect server does not answer ({problem}). {later}", error=True)
-        return
-    tell_of_changes(registry, stage)
-
-
 @contextlib.contextmanager
 def changing(registry: Registry, *, push: bool) -> Iterator[None]:
-    """Hold the lock under which the registry may change.
-
-    With ``push``, the registry is the one of ``origin``, and the DVC remote has the data of all versions.
-    """
+    """Hold the lock under which the registry may change. With ``push``, it is the one of ``origin``."""
     with registry.locked(LOCK_WAIT):
-        for message in registry.refresh(push=push):
-            say(message, error=True)
-        versions = registry.unpublished() if push else []
-        if versions:
-            programs = Programs(registry.repository.root, "promotion")
-            push_versions(Pipeline(programs, lambda line: say(line, error=True)), versions)
+        if push:
+            registry.fetch()
         yield
 
 
@@ -204,8 +146,7 @@ def rollback(
             damaged; nothing was changed.
         ConflictError: Another machine changed the registry in the meantime; nothing was changed.
         GitError: ``origin`` refused, or cannot be reached; nothing was changed.
-        ProgramError: A version that ``origin`` does not have cannot be pushed to the DVC remote; nothing was
-            changed.
+        ProgramError: Its data cannot be pushed to the DVC remote; nothing was changed.
     """
     with changing(registry, push=push):
         present = registry.in_stage(stage)
@@ -218,8 +159,18 @@ def rollback(
         if target == present:
             return present, present
         require_files(registry, target)
-        registry.promote(target.commit, stage, reason, push=push, hold=hold)
+        refs = []
+        if push and registry.tags().version_of(target.commit):
+            # It may have been promoted without a push.
+            push_versions(_pipeline(registry), registry.repository.root, [target])
+            refs.append(f"refs/tags/{registry.artifact}@{target.name}")
+        registry.promote(target.commit, stage, reason, refs=refs, push=push, hold=hold)
     return present, target
+
+
+def _pipeline(registry: Registry) -> Pipeline:
+    programs = Programs(registry.repository.root, "promotion")
+    return Pipeline(programs, lambda line: say(line, error=True))
 
 
 def require_files(registry: Registry, version: Version) -> None:
@@ -228,55 +179,38 @@ def require_files(registry: Registry, version: Version) -> None:
     Raises:
         RegistryError: The model cannot be fetched, or is damaged.
     """
-    pipeline = Pipeline(Programs(registry.repository.root, "promotion"), lambda _line: None)
     try:
-        fetch_model(registry, version, pipeline)
+        fetch_model(registry, version, _pipeline(registry))
     except (ArtifactError, DataError, ProgramError) as error:
-        reason = str(error)
-        if isinstance(error, ProgramError):
-            reason = error.reason  # without the program's output
         hint = "If another machine has it, publish it there: python -m flows.promotion publish"
         raise RegistryError(
-            f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {reason}\n{hint}"
+            f"{registry.artifact} {version.name} cannot be used, so nothing was changed: {error}\n{hint}"
         ) from None
 
 
 def publish_registry(registry: Registry) -> None:
-    """Publish what was promoted without a push.
-
-    The data of every version is pushed to the DVC remote, then the tags to ``origin``. A run with ``push:
-    true`` and ``rollback --push`` do the same for versions that ``origin`` does not have.
-    """
-    if not registry.repository.has_remote():
+    """Publish what was promoted without a push: the data of every version, then the tags."""
+    repository = registry.repository
+    if not repository.has_remote():
         sys.exit("publish: the repository has no git remote named origin. Add one: git remote add origin URL")
-    require_remote(registry.repository.root)
-    programs = Programs(registry.repository.root, "publish")
-
+    require_remote(repository.root)
     with registry.locked(LOCK_WAIT):
-        try:
-            messages = registry.fetch()
-        except ConflictError:  # a person wants what was published there before to be there
-            registry.forget_origin()
-            messages = registry.fetch()
-        for message in messages:
-            say(message)
-
+        registry.fetch()
         # The data first: tags name what everybody can fetch.
-        versions = registry.unpublished()
-        lost = push_versions(Pipeline(programs, say), registry.tags().versions)
-        registry.publish([])
+        tags = registry.tags()
+        lost = push_versions(_pipeline(registry), repository.root, tags.versions)
+        registry.publish([f"refs/tags/{tag.name}" for tag in tags.tags])
     if lost:
         sys.exit(
             "publish: origin has every version and stage, but not the files named above. If another machine"
             " has them: publish there."
         )
-    say(f"origin has every version and stage; new there: {names_of(versions) or 'no version'}.")
+    say(f"origin has every version and stage: {names_of(tags.versions) or 'no version'}.")
 
 
 def reference(registry: Registry, stage: str) -> None:
     """Write the profile of production's data for stage ``validate``, as flow ``train`` does."""
-    programs = Programs(registry.repository.root, "reference")
-    version = fetch_reference(Pipeline(programs, lambda _line: None), registry, stage)
+    version = fetch_reference(_pipeline(registry), registry, stage)
     if version is None:
         sys.exit(
             f"reference: no model with a profile is in {stage}, or there is no folder"

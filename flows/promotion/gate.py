@@ -16,29 +16,27 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from prefect import get_run_logger, task
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
 
-from flows.promotion.guards import Guard, PairedRows, check_behaviour, check_slices
-from flows.promotion.paired_predictions import (
+from flows.promotion.evidence import (
     PairedPredictions,
+    PromotionCriterion,
+    check_guards,
     paired_predictions,
     reported_split,
     validation_predictions,
 )
 from flows.promotion.registry import Registry
-from flows.runs.commits import read_metrics
 from flows.runs.pipeline import UNCACHED, Pipeline
 from flows.runs.processes import ProgramError
-from tuneline.comparison.paired import McNemar, PairedComparison
+from tuneline.comparison.paired import McNemar
 from tuneline.core.tables import SplitReader
 from tuneline.core.yaml_files import read_yaml
-from tuneline.gating.discordant_rows import Votes
-from tuneline.gating.error_budget import ErrorBudget, GateEntry
+from tuneline.gating.error_budget import ErrorBudget, GateEntry, Votes
 from tuneline.linear.estimators import constant_prediction
-from tuneline.metrics.judging import averaging, task_metrics
+from tuneline.metrics.judging import task_metrics
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
 from tuneline.paths import CHECKS, PARAMS, RAW, TOKENIZED
@@ -49,20 +47,14 @@ from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task
 
+CONFIDENCE = 0.95
+"""Level of the paired bootstrap interval that is shown, and of the tests of the first model."""
+GATE_RESAMPLES = 5000
+"""Resamples of the bootstrap; of metrics without an exact test more, for the level of a night."""
 TAIL_RESAMPLES = 20
 """Resamples of the bootstrap that are beyond the end of an interval which decides, on average."""
 HOLD_CRITERION = "hold"
 """Name of the criterion that a person sets (``python -m flows.promotion hold``); it comes first."""
-
-
-@dataclass(frozen=True)
-class PromotionCriterion:
-    """One condition of a promotion: a measured quantity, with its value and the required value as texts."""
-
-    name: str
-    value: str
-    limit: str
-    met: bool
 
 
 @dataclass(frozen=True)
@@ -154,19 +146,21 @@ def decide_promotion(
     # comparison
     baseline = predictions.production
     if baseline is None:
-        baseline = _majority_baseline(predictions)
+        # the best predictions without the text
+        constant = constant_prediction(task, [predictions.labels])
+        baseline = np.full_like(predictions.labels, constant)
         budget = None
     elif budget is None:
         budget = ErrorBudget.of_split((), "", time.time(), policy)
-    confidence = policy.confidence
-    compared = _compared(predictions, baseline, metric, policy.resamples, confidence)
+    confidence = CONFIDENCE
+    compared = predictions.compared(baseline, METRIC_TABLE[metric], confidence, GATE_RESAMPLES)
     gain = compared.differences[metric]
     interval_decides = not has_test or policy.min_gain < 0
     if budget is not None and budget.level > 0 and interval_decides and gain.low > policy.min_gain:
         # The end of a wider interval takes many resamples: a candidate that fails the usual one needs none.
         confidence = max(confidence, 1 - 2 * budget.level)
-        resamples = max(policy.resamples, math.ceil(TAIL_RESAMPLES / budget.level))
-        compared = _compared(predictions, baseline, metric, resamples, confidence)
+        resamples = max(GATE_RESAMPLES, math.ceil(TAIL_RESAMPLES / budget.level))
+        compared = predictions.compared(baseline, METRIC_TABLE[metric], confidence, resamples)
         gain = compared.differences[metric]
 
     # criteria, in the order in which people read them
@@ -175,7 +169,10 @@ def decide_promotion(
         criteria.append(
             PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False)
         )
-    criteria.append(_evidence(predictions, policy))
+    rows = "rows of the reported split"
+    if predictions.independent < len(predictions.labels):
+        rows = f"independent {rows}"
+    criteria.append(_bounded(rows, predictions.independent, policy.min_rows, at_least=True))
     criteria.append(_gain(gain, metric, predictions, policy, confidence))
     test = compared.test if has_test else None
     if test is not None:
@@ -194,27 +191,6 @@ def _has_test(task: Task, metric: str) -> bool:
     return task.one_class and metric == primary_metric(task.metric_kind).name
 
 
-def _compared(
-    predictions: PairedPredictions,
-    baseline: NDArray[Any],
-    metric: str,
-    resamples: int,
-    confidence: float,
-) -> PairedComparison:
-    """Compare the candidate with a baseline by the metric that decides."""
-    return PairedComparison.of(
-        predictions.task,
-        [METRIC_TABLE[metric]],
-        predictions.labels,
-        predictions.candidate,
-        baseline,
-        average=averaging(predictions.task),
-        resamples=resamples,
-        level=confidence,
-        clusters=predictions.clusters,
-    )
-
-
 def validation_p_value(
     validation: PairedPredictions | None, policy: PromotionPolicy, deciding: str | None = None
 ) -> float | None:
@@ -229,7 +205,7 @@ def validation_p_value(
     if validation is None or validation.production is None or len(validation.labels) == 0:
         return None
     metric = promotion_metric(policy.metric, validation.task, deciding)
-    compared = _compared(validation, validation.production, metric, policy.resamples, policy.confidence)
+    compared = validation.compared(validation.production, METRIC_TABLE[metric], CONFIDENCE, GATE_RESAMPLES)
     test = compared.test
     if test is not None and policy.min_gain >= 0 and _has_test(validation.task, metric):
         if test.first_only > test.second_only:
@@ -238,7 +214,7 @@ def validation_p_value(
 
     gain = compared.differences[metric]
     above = gain.value - policy.min_gain
-    standard_error = (gain.high - gain.low) / (2 * NormalDist().inv_cdf((1 + policy.confidence) / 2))
+    standard_error = (gain.high - gain.low) / (2 * NormalDist().inv_cdf((1 + CONFIDENCE) / 2))
     if not math.isfinite(above) or not math.isfinite(standard_error):
         return None
     if standard_error == 0:  # models that differ in no row
@@ -266,24 +242,6 @@ def promotion_metric(name: str | None, task: Task, deciding: str | None = None) 
     return name
 
 
-def _majority_baseline(predictions: PairedPredictions) -> NDArray[Any]:
-    """Return the best predictions without the text."""
-    constant = constant_prediction(predictions.task, [predictions.labels])
-    return np.full_like(predictions.labels, constant)
-
-
-def _evidence(predictions: PairedPredictions, policy: PromotionPolicy) -> PromotionCriterion:
-    """Require enough rows; of rows that are not independent, one counts."""
-    name = "rows of the reported split"
-    rows = len(predictions.labels)
-    independent = rows
-    if predictions.clusters is not None:
-        independent = len(np.unique(predictions.clusters))
-    if independent < rows:
-        name = f"independent {name}"
-    return _bounded(name, independent, policy.min_rows, at_least=True)
-
-
 def _gain(
     gain: Difference,
     metric: str,
@@ -309,7 +267,7 @@ def _significance(test: McNemar, policy: PromotionPolicy, budget: ErrorBudget | 
     """
     is_better = test.first_only > test.second_only
     p_value = test.p
-    alpha = 1 - policy.confidence
+    alpha = 1 - CONFIDENCE
     required = f"p < {alpha:.2g}, candidate better"
     met = test.p < alpha and is_better
     if policy.min_gain < 0:
@@ -357,46 +315,26 @@ def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = F
 def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
     """Return the criteria of the candidate alone. One whose value cannot be had is not met.
 
+    Stage ``compare`` has published the model only if it predicts what the trained one does.
+
     Raises:
         ArtifactError: ``dvc.yaml`` lists no such artifact.
     """
-    # what the stages measured
     root = pipeline.programs.cwd
     model = Path(artifact_path(root, artifact)) / "model.onnx"
-    compared = read_metrics(root, "compare")
-    agreement = compared.get("fp32_agreement")
-    difference = compared.get("fp32_max_abs_diff")
-    data_checks = _data_checks(root)
-
-    # what is measured now: the machine of the gate decides about latency
-    megabytes = _megabytes(root / model)
-    latency = _latency(pipeline, model)
-    return [
-        _bounded("agreement of model.onnx", agreement, policy.min_agreement, at_least=True),
-        _bounded("logit difference of model.onnx", difference, policy.max_abs_diff),
-        data_checks,
-        _bounded("size of model.onnx in MB", megabytes, policy.max_megabytes),
-        _bounded("latency of one row in ms", latency, policy.max_latency_ms),
-    ]
-
-
-def _data_checks(root: Path) -> PromotionCriterion:
     checks = Checks.read_if_exists(root / CHECKS / "checks.json")
-    if checks is None:
-        value = "unknown"
-    elif checks.passed:
-        value = "passed"
-    else:
-        value = "failed"
-    return PromotionCriterion("data checks", value, "passed", met=value == "passed")
+    passed = "unknown"
+    if checks is not None:
+        passed = "passed" if checks.passed else "failed"
 
-
-def _megabytes(model: Path) -> float | None:
-    """Return the size of a model with its external weights; ``None`` if it does not exist."""
-    files = list(model.parent.glob(f"{model.name}*"))
-    if not files:
-        return None
-    return sum(file.stat().st_size for file in files) / 2**20
+    # with external weights
+    files = list((root / model.parent).glob(f"{model.name}*"))
+    megabytes = sum(file.stat().st_size for file in files) / 2**20 if files else None
+    return [
+        PromotionCriterion("data checks", passed, "passed", met=passed == "passed"),
+        _bounded("size of model.onnx in MB", megabytes, policy.max_megabytes),
+        _bounded("latency of one row in ms", _latency(pipeline, model), policy.max_latency_ms),
+    ]
 
 
 def _latency(pipeline: Pipeline, model: Path) -> float | None:
@@ -420,30 +358,6 @@ def train_metric(root: Path) -> str | None:
     return None if metric is None else str(metric)
 
 
-def guard_criteria(
-    pipeline: Pipeline,
-    registry: Registry,
-    predictions: PairedPredictions,
-    policy: PromotionPolicy,
-    production: Version,
-) -> list[PromotionCriterion]:
-    """Return the criteria of the slices and behaviour tests that the policy names."""
-    guards: list[Guard] = []
-    if policy.slices and predictions.production is not None:
-        rows = PairedRows(
-            predictions.task,
-            predictions.labels,
-            predictions.candidate,
-            predictions.production,
-            predictions.clusters,
-        )
-        root = pipeline.programs.cwd
-        guards += check_slices(root, rows, reported_split(root), policy.slices)
-    if policy.behaviour:
-        guards += check_behaviour(pipeline, registry, production, policy.behaviour)
-    return [PromotionCriterion(guard.name, guard.value, guard.limit, guard.kept) for guard in guards]
-
-
 def reported_rows_hash(root: Path, split: str) -> str:
     """Return the SHA-256 of the rows of a raw split, of all of its files; of nothing without a raw split."""
     digest = hashlib.sha256()
@@ -452,25 +366,6 @@ def reported_rows_hash(root: Path, split: str) -> str:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-def candidate_hash(root: Path, artifact: str) -> str:
-    """Return the hash of the candidate's model in ``dvc.lock``; empty if it is not there."""
-    return read_lock(root).out(artifact_path(root, artifact)) or ""
-
-
-def _budget(
-    root: Path,
-    registry: Registry,
-    policy: PromotionPolicy,
-    production: Version,
-    validation_p: float | None,
-) -> ErrorBudget:
-    """Return the error budget of the candidate in a checkout, by validation and the history of the gate."""
-    rows_hash = reported_rows_hash(root, reported_split(root))
-    history = registry.gate_log.entries()
-    budget = ErrorBudget.of_split(history, rows_hash, time.time(), policy, validation_p)
-    return budget.of_pair(candidate_hash(root, registry.artifact), production.name)
 
 
 def _entry(
@@ -489,17 +384,13 @@ def _entry(
             predictions.clusters,
         )
         discordant = votes.discordant
-    rows = len(predictions.labels)
-    independent = rows
-    if predictions.clusters is not None:
-        independent = len(np.unique(predictions.clusters))
     difference = decision.gain.value if math.isfinite(decision.gain.value) else None
     return GateEntry(
         time=time.time(),
         split=reported_split(root),
         rows_hash=budget.rows_hash,
-        rows=rows,
-        independent=independent,
+        rows=len(predictions.labels),
+        independent=predictions.independent,
         candidate=budget.candidate,
         production=decision.production.name if decision.production else "",
         number=budget.number,
@@ -523,6 +414,8 @@ def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> Pro
 
 def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Decide about the candidate in the pipeline's checkout, with what the history of the gate has left."""
+    root = pipeline.programs.cwd
+
     # what both models predict, and what is left of the year's error probability on these rows
     production = registry.in_stage(policy.stage)
     predictions = paired_predictions(pipeline, registry, production)
@@ -535,12 +428,16 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
         if validation is not None and validation.incomparable:
             pipeline.on_line(f"The validation rows are not compared: {validation.incomparable}")
         validation_p = validation_p_value(validation, policy, deciding)
-        budget = _budget(pipeline.programs.cwd, registry, policy, production, validation_p)
+        rows_hash = reported_rows_hash(root, reported_split(root))
+        history = registry.decisions()
+        budget = ErrorBudget.of_split(history, rows_hash, time.time(), policy, validation_p)
+        model = read_lock(root).out(artifact_path(root, registry.artifact))
+        budget = budget.of_pair(model or "", production.name)
 
     # decision by the metrics
     measured = measure_criteria(pipeline, registry.artifact, policy)
     if production is not None and is_compared:
-        measured += guard_criteria(pipeline, registry, predictions, policy, production)
+        measured += check_guards(pipeline, registry, predictions, production, policy.guards)
     decision = decide_promotion(predictions, measured, policy, production, deciding, budget=budget)
 
     # A hold is a criterion of its own: the log says what would have been promoted without it.
@@ -549,24 +446,16 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
         criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
         decision = replace(decision, criteria=(criterion, *decision.criteria))
     if budget is not None:
-        decision = replace(decision, entry=_entry(decision, predictions, budget, pipeline.programs.cwd))
+        decision = replace(decision, entry=_entry(decision, predictions, budget, root))
     return decision
 
 
 def report(registry: Registry, decision: PromotionDecision, promoted: Version | None, commit: str) -> None:
     """Write the artifacts of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
     artifact = registry.artifact
-    link = registry.repository.commit_page(commit)
     word = "promoted" if promoted else "rejected"
-
-    create_markdown_artifact(
-        as_markdown(decision, promoted, commit, link), key="promotion", description=f"{artifact}: {word}"
-    )
-    if link:
-        create_link_artifact(
-            link, link_text=f"Commit {commit[:12]}", key="candidate", description="The run's commit"
-        )
-
+    markdown = as_markdown(decision, promoted, commit)
+    create_markdown_artifact(markdown, key="promotion", description=f"{artifact}: {word}")
     emit_event(
         event=f"tuneline.model.{word}",
         resource={
@@ -578,21 +467,18 @@ def report(registry: Registry, decision: PromotionDecision, promoted: Version | 
     )
 
 
-def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str, link: str | None) -> str:
+def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str) -> str:
     """Return the decision with a table of the criteria, for Prefect's UI."""
     title = "# Not promoted"
     if promoted:
         title = f"# {promoted.name} is in production"
-    candidate = f"`{commit[:12]}`"
-    if link:
-        candidate = f"[{candidate}]({link})"
     if decision.production:
         baseline = f"{decision.production.name} (`{decision.production.commit[:12]}`)"
     else:
         baseline = "none; the baseline is the most frequent label"
 
     # table of the criteria
-    lines = [title, "", f"Candidate: {candidate}  ", f"In production before: {baseline}", ""]
+    lines = [title, "", f"Candidate: `{commit[:12]}`  ", f"In production before: {baseline}", ""]
     lines += ["| | criterion | value | required |", "|---|---|---|---|"]
     for criterion in decision.criteria:
         sign = "✅" if criterion.met else "❌"

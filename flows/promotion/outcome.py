@@ -1,50 +1,43 @@
-"""The outcome of a run, from top to bottom: its result is committed, pushed, judged, and perhaps promoted.
+"""The outcome of a run, from top to bottom: its result is judged, committed, pushed, and perhaps promoted.
 
-A result that is to be pushed is committed in this clone before ``origin`` is asked anything. If a git host or
-the DVC remote is away, or the process is killed, it stays on its branch and is recorded as unpushed; the next
-run pushes it and decides about its model. The DVC remote gets the weights of a model that is promoted only:
-others can be made again.
+The DVC remote gets the data of a result before ``origin`` gets its commit, and the weights only of a model
+that is promoted: others can be made again. If one of them cannot be reached, the result stays on its branch
+in this clone, and the next run that comes to it decides.
 
-A result that was judged before, under the same conditions, is nothing new: nothing is pushed, and no branch
-is left.
+A result that was judged before, under the same conditions, is nothing new. The branches ``runs/*`` tell: the
+message of a result has the decision, and a hash of what it depended on.
 """
 
 import contextlib
-import time
-from dataclasses import dataclass, replace
-from functools import cached_property
+import hashlib
+from dataclasses import dataclass
 
 from prefect import get_run_logger, task
 
 from flows.promotion.gate import PromotionDecision, gate, report
-from flows.promotion.judgements import Conditions, Judgement, Judgements
-from flows.promotion.production import push_versions
 from flows.promotion.registry import ConflictError, Registry
-from flows.promotion.take_over import take_over
-from flows.promotion.unpushed import UnpushedResult, forget_unpushed, unpushed_results
 from flows.runs.checkout import Checkout
-from flows.runs.commits import Run, RunResult, commit_run, earlier_result
+from flows.runs.commits import CONDITIONS_TRAILER, Run, RunResult, commit_run, earlier_result
 from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
-from flows.runs.repository import Repository, UnreachableError
+from flows.runs.repository import Repository
 from tuneline.repository.dvc import read_lock
-from tuneline.repository.git import artifact_path
-from tuneline.repository.registry import Version
-from tuneline.repository.worktrees import GitError
-from tuneline.settings import PromotionPolicy, Settings
+from tuneline.repository.git import GitError, artifact_path
+from tuneline.repository.registry import Version, decision_in
+from tuneline.settings import Settings
 
-PROMOTION_WAIT = 900.0
+PROMOTION_WAIT = 3600.0
 """Seconds to wait for the promotion of another run, with whose model the candidate is then compared."""
 ATTEMPTS = 3
 """Times that the gate runs if other machines promote models in the meantime."""
-UNDECIDED = "Not decided: origin has not been asked yet."
+UNDECIDED = "Not decided: it is not pushed. The next run that comes to this result decides."
 
 RunOutcome = tuple[RunResult, Version | None]
 """The run's result, and the new version if its model was promoted."""
 
 
 class NotPushedError(Exception):
-    """A result is not in ``origin``, or not all of it is: the next run completes it."""
+    """A result is not in ``origin``, or not all of it is."""
 
 
 @dataclass(frozen=True)
@@ -70,70 +63,53 @@ class EndedRun:
         return self.registry.repository
 
     @property
-    def policy(self) -> PromotionPolicy | None:
-        """Conditions of a promotion; ``None`` to promote nothing."""
-        if not self.promote:
-            return None
-        return self.settings.promotion
-
-    @cached_property
     def to_origin(self) -> bool:
         """True if commit and tags are pushed."""
         return self.push and self.repository.has_remote()
 
     @property
-    def tree(self) -> str:
-        """Git tree of what the run's commit contains: the same for two runs with the same result."""
-        self.repository.git("add", "--all", cwd=self.checkout.path)
-        return self.repository.git("write-tree", cwd=self.checkout.path)
-
-    @property
-    def conditions(self) -> Conditions:
-        """What a decision about the run depends on now, besides its result."""
-        return Conditions.of(self.registry, self.policy, pushed=self.to_origin)
+    def conditions(self) -> str:
+        """Hash of what a decision depends on besides the result."""
+        policy = self.settings.promotion
+        production = self.registry.in_stage(policy.stage)
+        text = f"{policy.model_dump_json()} {production.commit if production else None}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def finish(ended: EndedRun) -> RunOutcome:
-    """Commit the result of a run, push it, decide about its model, and promote the model if it is better.
+    """Decide about the result of a run, commit and push it, and promote the model if it is better.
 
-    A promoted model is taken over into a branch where the policy says so.
+    The lock of the registry is held, so that runs of one machine are promoted one after the other.
 
     Raises:
         NotPushedError: The result is on its branch in this clone, and is not pushed.
         ConflictError: Other machines promoted models during every attempt.
     """
-    branch = ""
-    try:
-        with ended.registry.locked(PROMOTION_WAIT):
-            # As far as this clone knows, which asked origin when the run began.
+    with ended.registry.locked(PROMOTION_WAIT):
+        try:
+            if ended.push:
+                ended.registry.fetch()
             outcome = known_outcome(ended)
-            if ended.push and outcome is None:
-                branch = commit_undecided(ended)
-
-        # This takes long, so other runs are not kept waiting for the lock.
-        if ended.push and outcome is None:
-            push_artifacts(ended.pipeline, weights=False)
-
-        with ended.registry.locked(PROMOTION_WAIT):
-            if outcome is None:
-                outcome = judge_and_promote(ended)
-            _, version = outcome
-            if version is not None:
-                _take_over(ended, version)
-    except (GitError, ProgramError) as error:
-        if not ended.push:
-            raise
-        message = f"The result is on {branch} in this clone; the next run completes what origin lacks."
-        raise NotPushedError(f"{message}\n{error}") from error
-
-    forget_unpushed(ended.repository, ended.checkout.name)
-    return outcome
-
-
-def _take_over(ended: EndedRun, version: Version) -> None:
-    message = take_over(ended.registry, ended.settings.promotion, version, push=ended.push)
-    if message:
-        get_run_logger().info(message)
+            if outcome is not None:
+                return outcome
+            if ended.push:
+                push_artifacts(ended.pipeline, weights=False)
+            for _ in range(ATTEMPTS - 1):
+                with contextlib.suppress(ConflictError):  # the tags are the tags of origin now: try again
+                    return _attempt(ended)
+            return _attempt(ended)
+        except (GitError, ProgramError) as error:
+            if not ended.push:
+                raise
+            # What is committed stays as it is: origin may have accepted it.
+            result = earlier_result(ended.repository, ended.run.id)
+            if result is None:
+                result = commit_run(ended.repository, ended.checkout, ended.run, UNDECIDED)
+            where = result.branch or result.commit[:12]
+            raise NotPushedError(
+                f"The result is on {where} in this clone, and is not pushed: the next run that comes to it"
+                f" decides.\n{error}"
+            ) from error
 
 
 def known_outcome(ended: EndedRun) -> RunOutcome | None:
@@ -141,191 +117,99 @@ def known_outcome(ended: EndedRun) -> RunOutcome | None:
 
     It needs none if an attempt of the run was promoted, or if the same result was judged before.
     """
-    promoted = promoted_before(ended)
-    if promoted is not None:
-        return promoted
-    judgement = judged_before(ended)
-    if judgement is not None:
-        return nothing_new(ended, judgement)
+    own = earlier_result(ended.repository, ended.run.id)
+    version = ended.registry.tags().version_of(own.commit) if own else None
+    if own is not None and version is not None and ended.promote:
+        get_run_logger().info("An earlier attempt of this run promoted %s.", version.name)
+        return own, version
+    for commit in _same_results(ended):
+        if _is_decided(ended, commit):
+            get_run_logger().info("Nothing new: this result was judged before, see %s.", commit[:12])
+            return RunResult(commit, None), None
     return None
 
 
-def promoted_before(ended: EndedRun) -> RunOutcome | None:
-    """Return the outcome of an attempt of this run that ended after its promotion, if there was one."""
-    if ended.policy is None:
-        return None
-    result = earlier_result(ended.repository, ended.run.id)
-    if result is None:
-        return None
-    for version in ended.registry.tags().ever_in(ended.policy.stage):
-        if version.commit == result.commit:
-            get_run_logger().info("An earlier attempt of this run promoted %s.", version.name)
-            return result, version
-    return None
+def _same_results(ended: EndedRun) -> list[str]:
+    """Return the commits with the files of this run's result: of other runs, and the one that was run.
 
-
-def judged_before(ended: EndedRun) -> Judgement | None:
-    """Return the judgement of another run with the same result, if it answers for this run."""
-    judgement = Judgements(ended.repository).find(ended.tree)
-    if judgement is None or judgement.run == ended.run.id:
-        return None
-    if judgement.conditions.covers(ended.conditions):
-        return judgement
-
-    # A model that was promoted then is not judged again, although production has changed since.
-    if ended.policy is None:
-        return None
-    if ended.to_origin and not judgement.conditions.pushed:
-        return None
-    if _promoted_version(ended, ended.policy) is None:
-        return None
-    return judgement
-
-
-def nothing_new(ended: EndedRun, judgement: Judgement) -> RunOutcome:
-    """Leave no trace of a result that was judged before, except that it is still current."""
-    get_run_logger().info("Nothing new: this result was judged before, see %s.", judgement.result.name)
-    # Flow `clean` keeps the branch of a result that another run has come to.
-    Judgements(ended.repository).add(ended.tree, replace(judgement, seen=time.time()))
-
-    result = earlier_result(ended.repository, ended.run.id)
-    if result and result.branch:
-        with contextlib.suppress(GitError):  # a person has it checked out
-            ended.repository.git("branch", "--delete", "--force", result.branch)
-    return RunResult(judgement.result.commit, None), None
-
-
-def commit_undecided(ended: EndedRun) -> str:
-    """Commit and record a result that is not decided; return its name.
-
-    This is done once, also if an earlier attempt, or another run that is not pushed either, had the result.
+    With a push to ``origin``, only what it has counts.
     """
-    repository = ended.repository
-    checkout = ended.checkout
-    run = ended.run
-    tree = ended.tree
-
-    # another run's result, or an earlier attempt's
-    for unpushed_result in unpushed_results(repository):
-        if unpushed_result.tree == tree:
-            committed = unpushed_result.committed(repository)
-            if committed:
-                return committed.name
-
-    result = earlier_result(repository, run.id)
-    if result is None or repository.git("rev-parse", f"{result.commit}^{{tree}}") != tree:
-        result = commit_run(repository, checkout, run, UNDECIDED)
-    UnpushedResult(run, checkout.name, checkout.spec, tree, ended.promote).record(repository)
-    return result.name
+    git = ended.repository.git
+    path = ended.checkout.path
+    git("add", "--all", cwd=path)
+    tree = git("write-tree", cwd=path)
+    refs = "refs/remotes/origin/runs" if ended.to_origin else "refs/heads/runs"
+    lines = git("for-each-ref", "--format=%(tree) %(objectname)", refs).splitlines()
+    commits = [line.split()[1] for line in lines if line.startswith(tree)]
+    start = ended.checkout.spec.commit
+    if git("rev-parse", f"{start}^{{tree}}") == tree:
+        commits.append(start)
+    return commits
 
 
-def judge_and_promote(ended: EndedRun) -> RunOutcome:
-    """Decide about the candidate, commit the run with the decision, push, and promote if it passes.
-
-    The caller holds the registry's lock, so that runs of one machine are promoted one after the other.
-
-    Raises:
-        ConflictError: Other machines promoted models during every attempt.
-        GitError: ``origin`` refused the push, or cannot be reached.
-    """
-    for change in ended.registry.refresh(push=ended.push):
-        get_run_logger().warning(change)
-    if ended.push:
-        push_versions(ended.pipeline, ended.registry.unpublished())
-
-    # Now this clone knows what origin knows.
-    outcome = known_outcome(ended)
-    if outcome is not None:
-        return outcome
-
-    for _ in range(ATTEMPTS - 1):
-        with contextlib.suppress(ConflictError):  # the tags are the tags of origin now: try again
-            return _attempt(ended)
-    return _attempt(ended)
+def _is_decided(ended: EndedRun, commit: str) -> bool:
+    """Return True if a decision about a commit holds for a run that ends now."""
+    if not ended.promote or ended.registry.tags().version_of(commit) is not None:
+        return True
+    production = ended.registry.in_stage(ended.settings.promotion.stage)
+    message = ended.repository.git("log", "-1", "--format=%B", commit)
+    decision = decision_in(message)
+    if f"{CONDITIONS_TRAILER}: {ended.conditions}" not in message:
+        # A run that changed nothing has made no commit: the history of the gate has its decision.
+        name = production.name if production else ""
+        pairs = {(entry.commit, entry.production, entry.outcome) for entry in ended.registry.decisions()}
+        return (commit, name, "rejected") in pairs
+    if decision == "withheld":
+        return ended.registry.tags().hold(ended.settings.promotion.stage) is not None
+    return decision != "promoted"  # without a tag, the promotion failed
 
 
 def _attempt(ended: EndedRun) -> RunOutcome:
-    """Decide about the candidate once, and publish and remember the decision."""
-    # Before the promotion, which changes what is in production.
+    """Decide about the candidate once, commit the run with the decision, push, and promote if it passes."""
     conditions = ended.conditions
-    decision = _decision(ended)
-    result = commit_run(ended.repository, ended.checkout, ended.run, str(decision))
-    if isinstance(decision, PromotionDecision) and decision.entry is not None:
-        # Before the push: what was tested is used up, also if another machine was first.
-        ended.registry.gate_log.append(decision.entry.model_copy(update={"commit": result.commit}))
+    decision: PromotionDecision | str = "No promotion was requested."
+    if ended.promote:
+        decision = _decided_before(ended) or gate(ended.pipeline, ended.registry, ended.settings.promotion)
+    result = commit_run(ended.repository, ended.checkout, ended.run, str(decision), conditions)
 
-    version = None
-    try:
-        if isinstance(decision, PromotionDecision):
-            stage = ended.settings.promotion.stage
-            version = promote(ended.registry, decision, result, stage, push=ended.to_origin)
-        elif ended.to_origin:
+    if isinstance(decision, str):
+        get_run_logger().info(decision)
+        if ended.to_origin:
             ended.registry.publish(result.refs)
-    except UnreachableError:  # origin may have accepted: the commit must stay the one that it has
-        raise
-    except (ConflictError, GitError):
-        failed = "Pushing this result to origin failed; `tuneline versions` shows what is in production."
-        commit_run(ended.repository, ended.checkout, ended.run, f"{decision}\n\n{failed}")
-        raise
-
-    is_withheld = isinstance(decision, PromotionDecision) and decision.withheld
-    if not is_withheld:
-        # Only a decision that a hold alone stopped is made again after the hold.
-        conditions = replace(conditions, hold=None)
-    Judgements(ended.repository).add(ended.tree, Judgement(ended.run.id, result, conditions))
-    return result, version
-
-
-def _decision(ended: EndedRun) -> PromotionDecision | str:
-    """Return the decision of the gate about the candidate, or why the gate is not run."""
-    policy = ended.policy
-    if policy is None:
-        return "No promotion was requested."
-
-    version = _promoted_version(ended, policy)
-    if version is not None:
-        message = (
-            f"The model is identical to {version.name}, which is or was in {policy.stage}, or was taken back:"
-            " the gate is not run again."
-        )
-        get_run_logger().info(message)
-        return message
-
-    decision = gate(ended.pipeline, ended.registry, policy)
+        return result, None
+    if decision.entry is not None:
+        # Before the push: what was tested is used up, also if another machine was first.
+        ended.registry.remember(decision.entry.model_copy(update={"commit": result.commit}))
     if decision.promoted and ended.push:
         # Before the tags, which name what everybody can fetch.
         push_artifacts(ended.pipeline, weights=True)
-    return decision
+    version = promote(ended, decision, result)
+    return result, version
 
 
-def _promoted_version(ended: EndedRun, policy: PromotionPolicy) -> Version | None:
-    """Return the version with the candidate's bytes that was decided about; ``None`` if there is none.
+def _decided_before(ended: EndedRun) -> str | None:
+    """Return that the model has the bytes of one that was promoted before; ``None`` if it has not.
 
-    It is or was in the stage, or was taken back: the next run must not undo a rollback, or what a person
-    decided, by promoting the same model again.
+    The next run must not undo a rollback, or what a person took back, by promoting the same model again.
     """
-    # hash of the candidate, and the versions that it may be
     root = ended.checkout.path
     model = read_lock(root).out(artifact_path(root, ended.registry.artifact))
-    tags = ended.registry.tags()
-    versions = {version.commit: version for version in (*tags.ever_in(policy.stage), *tags.withdrawn)}
-    if not model or not versions:
+    commits = {tag.commit for tag in ended.registry.tags().tags}
+    if not model or not commits:
         return None
 
     # One program for all versions: each night, there may be one more.
     with contextlib.suppress(GitError):  # git grep fails if no commit has the model
         matches = ended.repository.git(
-            "grep", "--name-only", "--fixed-strings", "-e", model, *versions, "--", "dvc.lock"
+            "grep", "--name-only", "--fixed-strings", "-e", model, *commits, "--", "dvc.lock"
         )
         commit = matches.partition(":")[0]
-        return versions[commit]
+        return f"The model is that of {commit[:12]}, which was promoted before: the gate is not run again."
     return None
 
 
 @task(name="promote", task_run_name="promote", **UNCACHED)
-def promote(
-    registry: Registry, decision: PromotionDecision, result: RunResult, stage: str, *, push: bool
-) -> Version | None:
+def promote(ended: EndedRun, decision: PromotionDecision, result: RunResult) -> Version | None:
     """Register and promote a candidate that passed the gate, and report the decision either way.
 
     Returns:
@@ -333,13 +217,17 @@ def promote(
 
     Raises:
         ConflictError: Another machine promoted a model in the meantime; nothing was changed.
-        GitError: ``origin`` refused the push, or cannot be reached; nothing was changed.
+        GitError: ``origin`` refused the push, or cannot be reached.
     """
+    registry = ended.registry
     version = None
     if decision.promoted:
-        version = registry.promote(result.commit, stage, str(decision), refs=result.refs, push=push)
+        stage = ended.settings.promotion.stage
+        version = registry.promote(
+            result.commit, stage, str(decision), refs=result.refs, push=ended.to_origin
+        )
         get_run_logger().info("%s %s is in %s", registry.artifact, version.name, stage)
-    elif push:
+    elif ended.to_origin:
         registry.publish(result.refs)
     report(registry, decision, version, result.commit)
     return version

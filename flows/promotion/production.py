@@ -5,13 +5,13 @@ rollback takes effect in the next run. A run of flow ``train`` writes the profil
 commits it with its result: stage ``validate`` remains a function of files that the commit names.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
 from flows.runs.repository import Repository
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.paths import CHECKS, REFERENCE_PROFILE
@@ -19,9 +19,11 @@ from tuneline.reports.checks import Profile
 from tuneline.repository.dvc import default_remote, folder_hash
 from tuneline.repository.git import artifact_path, lock_at
 from tuneline.repository.registry import Version, names_of
+from tuneline.repository.worktrees import at_commit, lacking_in_remote
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.locks import locked
+from tuneline.runtime.wording import listed
 
 MODELS = Path("models")
 """Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
@@ -127,30 +129,22 @@ def fetch_profile(pipeline: Pipeline, repository: Repository, version: Version, 
     return True
 
 
-def push_versions(pipeline: Pipeline, versions: Sequence[Version]) -> list[str]:
-    """Push the outs of versions to the DVC remote, if there is one.
-
-    What is lost does not stop the push of the others.
-
-    Returns:
-        DVC's messages about what is lost.
-    """
-    if not versions:
-        return []
-    names = names_of(versions)
-    if not default_remote(pipeline.programs.cwd):
+def push_versions(pipeline: Pipeline, root: Path, versions: Sequence[Version]) -> list[str]:
+    """Push the outs of versions to the DVC remote, if there is one; return what is lost, in words."""
+    if versions and not default_remote(root):
+        names = names_of(versions)
         pipeline.on_line(f"ERROR: DVC has no default remote: the data of {names} exist on this machine only.")
         return []
 
-    # DVC goes on after a lost file, and prints an error for each.
-    lost: list[str] = []
-
-    def listen(line: str) -> None:
-        if line.startswith("ERROR:"):
-            lost.append(line)
-        pipeline.on_line(line)
-
-    command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "push"]
-    command += [version.commit for version in versions]
-    pipeline.programs.run(command, f"Pushing the data of {names} to the DVC remote", listen)
+    lost = []
+    for version in versions:
+        what = f"Pushing the data of {version.name} to the DVC remote"
+        # A commit may be older than the remote, so `dvc push --all-tags` leaves it out.
+        with at_commit(root, version.commit) as tree:
+            programs = Programs(tree, "push")
+            Pipeline(programs, pipeline.on_line, pipeline.lock_wait).dvc("push", "--quiet", what=what)
+            paths = lacking_in_remote(tree)
+        if paths:
+            lost.append(f"ERROR: of {version.name}, neither the cache nor the DVC remote has {listed(paths)}")
+            pipeline.on_line(lost[-1])
     return lost

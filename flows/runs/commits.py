@@ -11,17 +11,15 @@ from datetime import date
 from pathlib import Path
 
 from flows.runs.checkout import Checkout
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.core.records import Metrics, Record
-from tuneline.core.written_records import write_record
+from tuneline.core.records import Metrics
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.paths import METRICS
-from tuneline.repository.worktrees import GitError
-from tuneline.runtime.locks import locked
+from tuneline.repository.git import GitError
+from tuneline.repository.programs import run_dvc
 
 RUN_TRAILER = "Prefect-Run"
+CONDITIONS_TRAILER = "Gate-Conditions"
 HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
 
 
@@ -44,11 +42,6 @@ class RunResult:
     branch: str | None
 
     @property
-    def name(self) -> str:
-        """Its branch, else its abbreviated commit, for messages."""
-        return self.branch or self.commit[:12]
-
-    @property
     def refs(self) -> list[str]:
         """Refs to push. Forced, because an earlier attempt of the same run may have pushed the branch."""
         if self.branch is None:
@@ -56,10 +49,13 @@ class RunResult:
         return [f"+refs/heads/{self.branch}"]
 
 
-def commit_run(repository: Repository, checkout: Checkout, run: Run, message: str) -> RunResult:
+def commit_run(
+    repository: Repository, checkout: Checkout, run: Run, message: str, conditions: str = ""
+) -> RunResult:
     """Commit what a run changed, and point the run's branch at the commit.
 
     A second call (by another attempt, or with another promotion decision) replaces the run's commit.
+    ``conditions`` is what the decision in the message depends on besides the result.
     """
     # Nothing has changed: the commit that was run has the result.
     path = checkout.path
@@ -73,7 +69,10 @@ def commit_run(repository: Repository, checkout: Checkout, run: Run, message: st
     origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})"
     if spec.overrides:
         origin += f", with {' '.join(spec.overrides)}"
-    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n\n{RUN_TRAILER}: {run.id}"
+    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n"
+    if conditions:
+        text += f"\n{CONDITIONS_TRAILER}: {conditions}"
+    text += f"\n{RUN_TRAILER}: {run.id}"
     if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
         repository.git("add", "--all", cwd=path)
         command = ["-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-"]
@@ -192,40 +191,7 @@ def _move_in_origin(repository: Repository, branch: str, commit: str) -> None:
             ) from None
 
 
-MOVE_WAIT = 3600.0
-"""Seconds to wait for another run that moves a working tree, whose data may be large."""
-
-
-class Move(Record):
-    """``.dvc/tmp/flows/move.json``: a working tree that moves to another commit.
-
-    The file is removed when the data has followed.
-    """
-
-    folder: str
-    before: str
-    commit: str
-
-
-def complete_move(repository: Repository) -> None:
-    """Check out the data of a working tree that a killed run has moved to another commit.
-
-    Until then, DVC would take the data of the earlier commit for a change by a person.
-    """
-    with locked(repository.state / "move.lock", MOVE_WAIT):
-        record = repository.state / "move.json"
-        move = Move.read_if_valid(record)
-        if move is not None and Path(move.folder).is_dir():
-            folder = Path(move.folder)
-            head = repository.git("rev-parse", "HEAD", cwd=folder)
-            if contains(repository, head, move.commit):
-                _restore_data(repository, folder, move.before, move.commit)
-        record.unlink(missing_ok=True)
-
-
 def _move_here(repository: Repository, branch: str, commit: str) -> None:
-    repository.state.mkdir(parents=True, exist_ok=True)
-    complete_move(repository)
     ref = f"refs/heads/{branch}"
     before = repository.git("for-each-ref", "--format=%(objectname)", ref)
     if before and contains(repository, before, commit):
@@ -233,40 +199,14 @@ def _move_here(repository: Repository, branch: str, commit: str) -> None:
     if before and not contains(repository, commit, before):
         raise NotFastForwardError(f"{branch} has other commits than those before {commit[:12]}.")
 
-    # A working tree that has the branch checked out moves with it.
-    checked_out = [tree.path for tree in repository.worktrees() if tree.branch == branch]
-    if checked_out:
-        _move_tree(repository, checked_out[0], before, commit)
-    else:
-        repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)
-
-
-def _move_tree(repository: Repository, folder: Path, before: str, commit: str) -> None:
-    """Move a working tree forward, with its data; what a kill leaves, ``complete_move`` completes."""
-    record = repository.state / "move.json"
-    with locked(repository.state / "move.lock", MOVE_WAIT):
-        # The record first: after the merge, nothing else tells that the data has not followed.
-        write_record(record, Move(folder=str(folder), before=before, commit=commit))
-        try:
-            repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
-        except GitError:
-            record.unlink()
-            raise
-        _restore_data(repository, folder, before, commit)
-        record.unlink()
-
-
-def _restore_data(repository: Repository, folder: Path, before: str, commit: str) -> None:
-    """Check out the data of ``.dvc`` files that changed.
-
-    DVC refuses to remove data that its cache does not have.
-    """
-    printed = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc")
-    changed = printed.splitlines()
-    if not changed:
+    # A working tree that has the branch checked out moves with it, and its data follow.
+    for folder in (tree.path for tree in repository.worktrees() if tree.branch == branch):
+        repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
+        names = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc")
+        reason = None
+        if names:
+            reason = run_dvc(folder, "checkout", "--quiet", "--allow-missing", *names.splitlines())
+        if reason:
+            repository.log(f"{folder} has the new {names}, but not their data: {reason}")
         return
-    try:
-        pipeline = Pipeline(Programs(folder, "fast-forward"), lambda _line: None)
-        pipeline.dvc("checkout", "--quiet", "--allow-missing", *changed, what="Restoring data")
-    except ProgramError as error:
-        repository.log(f"{folder} has the new {', '.join(changed)}, but not their data: {error.reason}")
+    repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)

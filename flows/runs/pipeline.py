@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +24,16 @@ from flows.runs import compose
 from flows.runs.processes import ProgramError, Programs, for_composition, for_stages
 from flows.runs.repository import Repository
 from tuneline.core.yaml_files import read_yaml
-from tuneline.repository.dvc import cached_folder, cached_out, default_remote, is_intact
+from tuneline.repository.dvc import (
+    cached_folder,
+    cached_out,
+    default_remote,
+    folder_hash,
+    is_intact,
+    is_weights,
+    md5_of,
+    read_lock,
+)
 from tuneline.repository.git import lock_at
 from tuneline.runtime.atomic_files import replace_directory, replace_file
 from tuneline.runtime.errors import PERMANENT, DataError
@@ -37,6 +47,8 @@ _HINT = re.compile(
     r" push`"
 )
 """Beginnings of what DVC prints for a person at a terminal."""
+_NODE = re.compile(r'"([^"]+)"')
+"""A stage or source in what ``dvc dag --dot`` prints: alone, or before what needs it."""
 _BUSY = ("Unable to acquire lock", "is busy, it is being blocked by")
 """Parts of DVC's messages about a lock that another process holds."""
 
@@ -116,13 +128,20 @@ class Pipeline:
         if self._copy_cached(repository, path, commit, out, what):
             return
 
-        # Not `dvc get`, which takes a damaged copy of the remote for whole.
-        command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "get", commit, path, str(out)]
+        options = ["--force", "--rev", commit, "-o", str(out)]
+        remote = default_remote(repository.root)
+        if remote:  # the commit may be older than the remote
+            options += ["--remote", remote]
         try:
-            self.programs.run(command, what, self.on_line)
+            self.programs.run(["dvc", "get", *options, "--", str(repository.root), path], what, self.on_line)
         except ProgramError as error:
             hint = "If another machine has it, publish it there: python -m flows.promotion publish"
             raise ProgramError(what, error.code, (*error.last, hint)) from None
+
+        # DVC takes a damaged copy of the remote for whole.
+        md5 = lock_at(repository.root, commit).out(path)
+        if md5 is not None and md5 != (folder_hash(out) if md5.endswith(".dir") else md5_of(out)):
+            raise DataError(f"{what}: the DVC remote has a damaged copy of {path} of {commit[:12]}.")
 
     @staticmethod
     def _copy_cached(repository: Repository, path: str, commit: str, out: Path, what: str) -> bool:
@@ -160,19 +179,19 @@ class Pipeline:
 
     def graph(self) -> Graph:
         """Read the graph from the checkout's own ``dvc.yaml``."""
-        command = [sys.executable, "-P", "-m", "tuneline.repository.dvc", "graph"]
-        # `keep` is more than there are stages: without it, only the last lines come back.
-        printed = self.programs.run(command, "Reading dvc.yaml", lambda _line: None, keep=100_000)
-
-        stages = []
-        sources = []
+        # `keep` is more than there are lines: without it, only the last ones come back.
+        what = "Reading dvc.yaml"
+        printed = self.programs.run(["dvc", "dag", "--dot"], what, lambda _line: None, keep=100_000)
+        needs: dict[str, set[str]] = {}
         for line in printed:
-            kind, _, name = line.partition(" ")
-            if kind == "stage":
-                stages.append(name)
-            elif kind == "source":
-                sources.append(name)
-        return Graph(tuple(stages), tuple(sources))
+            names = _NODE.findall(line)
+            if names:
+                needs.setdefault(names[-1], set()).update(names[:-1])
+
+        ordered = list(TopologicalSorter(needs).static_order())
+        stages = tuple(name for name in ordered if not name.endswith(".dvc"))
+        sources = tuple(name for name in ordered if name.endswith(".dvc"))
+        return Graph(stages, sources)
 
     def restore(self, sources: Sequence[str]) -> None:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
@@ -186,12 +205,7 @@ class Pipeline:
         if not missing:
             return
 
-        # DVC would take a damaged copy for whole, or delete it in the remote. It says what is still missing.
-        what = f"Fetching {', '.join(missing)} from the DVC remote"
-        if default_remote(self.programs.cwd):
-            command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "fetch", *missing]
-            self.programs.run(command, what, self.on_line)
-        self.dvc("pull", *missing, what=what)
+        self.dvc("pull", *missing, what=f"Fetching {', '.join(missing)} from the DVC remote")
 
     def _has_outs(self, source: str) -> bool:
         path = self.programs.cwd / source
@@ -206,7 +220,6 @@ class Pipeline:
             PermanentError: It would fail again.
         """
         outcome: StageOutcome = "ran"
-        kills = out_of_memory_kills()
 
         def listen(line: str) -> None:
             nonlocal outcome
@@ -224,7 +237,7 @@ class Pipeline:
         except ProgramError as error:
             number = killed_by(error)
             if number:
-                raise KilledError(number, error, kills) from None
+                raise KilledError(number, error) from None
             if stage_exit_code(error) == PERMANENT:
                 raise PermanentError(error.what, error.code, error.last) from None
             raise
@@ -233,22 +246,16 @@ class Pipeline:
 
 FAULTS = (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 """Signals by which a system or a driver ends a program; a person stops it by another one."""
-KERNEL_COUNTERS = Path("/proc/vmstat")
-"""File in which the kernel counts, among others, the processes that it killed for lack of memory."""
 _EXITED = re.compile(r"failed to run: .*, exited with (-?\d+)$")
 
 
 class KilledError(ProgramError):
-    """The system killed a stage by a signal.
+    """The system killed a stage by a signal."""
 
-    ``kills`` is what ``out_of_memory_kills`` returned before the stage started.
-    """
-
-    def __init__(self, number: signal.Signals, error: ProgramError, kills: int | None) -> None:
-        why = cause(number, kills, out_of_memory_kills())
+    def __init__(self, number: signal.Signals, error: ProgramError) -> None:
         last = list(error.last)
-        if why:
-            last.insert(0, why)
+        if number == signal.SIGKILL:
+            last.insert(0, "Usually, that is the kernel's out-of-memory killer.")
         super().__init__(error.what, -number, last)
         self.signal = number
 
@@ -277,32 +284,6 @@ def killed_by(error: ProgramError) -> signal.Signals | None:
         if code in (-fault, 128 + fault, 256 - fault):
             return fault
     return None
-
-
-def out_of_memory_kills() -> int | None:
-    """Return how many processes the kernel has killed for lack of memory since the machine started.
-
-    Kills by the memory limit of a container or service are included. ``None`` if the kernel does not say.
-    """
-    try:
-        counters = dict(line.split() for line in KERNEL_COUNTERS.read_text(encoding="ascii").splitlines())
-        return int(counters["oom_kill"])
-    except (OSError, KeyError, ValueError):
-        return None
-
-
-def cause(number: signal.Signals, before: int | None, now: int | None) -> str | None:
-    """Return the probable cause of a signal, for a person; ``None`` if the name of the signal says it."""
-    if number != signal.SIGKILL:
-        return None
-    if before is None or now is None:
-        return "Usually, that is the kernel's out-of-memory killer."
-    if now > before:
-        return (
-            "The kernel's out-of-memory killer was at work: the machine or the container has too little"
-            " memory for this stage."
-        )
-    return "The kernel counts no lack of memory, so a person or another program sent it."
 
 
 def log_line(line: str) -> None:
@@ -377,10 +358,9 @@ def push_artifacts(pipeline: Pipeline, *, weights: bool) -> None:
     Weights are pushed only for a model that is promoted.
     """
     if weights:
-        verb = "push"
-        what = "Pushing the weights to the DVC remote"
-    else:
-        verb = "push-result"
-        what = "Pushing the result to the DVC remote"
-    command = [sys.executable, "-P", "-m", "tuneline.repository.remote", verb]
-    pipeline.programs.run(command, what, pipeline.on_line)
+        pipeline.dvc("push", "--quiet", what="Pushing the weights to the DVC remote")
+        return
+    root = pipeline.programs.cwd
+    targets = [path for path in read_lock(root).outs() if not is_weights(path)]
+    targets += pipeline.graph().sources
+    pipeline.dvc("push", "--quiet", *targets, what="Pushing the result to the DVC remote")

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tuneline.readers.files import redacted
 from tuneline.repository.programs import STOPPED_WITHIN, program_environment, running, site_cache
-from tuneline.runtime.terminal import visible
+from tuneline.runtime.terminal import redacted, visible
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 MAX_LENGTH = 2000

@@ -23,13 +23,12 @@ from rich.console import Console  # noqa: TID251 - the one that Prefect prints w
 from flows.runs.repository import REPOSITORY_VARIABLE, Repository
 from flows.server.deploy import POOL, ROOT
 from tuneline import NO_TELEMETRY
-from tuneline.readers.files import redacted
+from tuneline.repository.git import GitError
 from tuneline.repository.programs import run_dvc
-from tuneline.repository.worktrees import GitError
 from tuneline.runtime import processes
 from tuneline.runtime.atomic_files import working_directory
 from tuneline.runtime.locks import locked
-from tuneline.runtime.terminal import say, visible
+from tuneline.runtime.terminal import redacted, say, visible
 from tuneline.settings import load_settings
 
 ORIGIN = "TUNELINE_ORIGIN"

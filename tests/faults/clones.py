@@ -48,19 +48,14 @@ class Machine:
     def promote(self, commit: str | None = None, *, push: bool = True) -> Version:
         """Promote the result of a run, as the flow does."""
         with self.registry.locked(wait=10):
-            self.registry.refresh(push=push)
+            if push:
+                self.registry.fetch()
             return self.registry.promote(commit or self.commit(), "production", "It is better.", push=push)
 
-    def fetch(self) -> list[str]:
-        """Fetch from origin, as the flows do, and return the messages."""
+    def fetch(self) -> None:
+        """Fetch from origin, as the flows do."""
         with self.registry.locked(wait=10):
-            return self.registry.fetch()
-
-    def retry_after(self, *seconds: float) -> None:
-        """Set the delays of retries while origin cannot be reached."""
-        settings = self.root / "conf" / "flows.yaml"
-        settings.parent.mkdir(exist_ok=True)
-        settings.write_text(f"git: {{retry_delay_seconds: [{', '.join(map(str, seconds))}]}}\n")
+            self.registry.fetch()
 
     @property
     def production(self) -> str | None:

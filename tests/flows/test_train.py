@@ -13,7 +13,6 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import StateType
 
 from flows.promotion.__main__ import rollback
-from flows.promotion.judgements import Judgements
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.train import train
@@ -104,20 +103,6 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     assert json.loads((kept / "reports" / "checks" / "checks.json").read_text())["passed"] is False
 
 
-@pytest.mark.slow
-def test_state_of_a_run_names_commit_file_and_line_of_a_conflict(run, toy):
-    lock = toy.root / "dvc.lock"
-    lock.write_text("<<<<<<< HEAD\nstages: {}\n=======\n>>>>>>> other\n")
-    sh("git", "add", "--force", "dvc.lock", cwd=toy.root)
-    sh("git", "commit", "--quiet", "--message=A merge", cwd=toy.root)
-    state = run().state
-    assert state.name == "Failed"
-    assert (
-        f"Commit {toy.resolve('HEAD')[:12]} of main cannot be run:\n  dvc.lock, line 1: a merge left a"
-        " conflict." in state.message
-    )
-
-
 def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path):
     (toy.root / "conf" / "flows.yaml").write_text(
         "stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n"
@@ -129,7 +114,7 @@ def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path)
 
 def test_stage_timeout_stops_the_stage(run, served, toy):
     settings = toy.root / "conf" / "flows.yaml"
-    settings.write_text("stages: {train: {timeout_minutes: 0.03}}\n")
+    settings.write_text("stages: {train: {timeout_minutes: 0.1}}\n")
     flow_run = run(overrides=["train.pause=0.1", "train.steps=600"])
     assert flow_run.state.is_failed()
     assert served.tasks(flow_run.id)["train"].state.name == "TimedOut"
@@ -156,7 +141,7 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert registry.in_stage("production") == promoted
 
     # what the gate keeps: the first model used up nothing
-    second, third = registry.gate_log.entries()
+    second, third = registry.decisions()
     assert (second.outcome, second.production, second.number) == ("promoted", "v0.1.0", 1)
     assert second.commit == promoted.commit
     assert (third.outcome, third.production, third.number) == ("rejected", "v0.2.0", 2)
@@ -210,11 +195,9 @@ def test_thirty_nights_without_news_have_one_branch_and_one_decision(run, served
     assert not [night for night in others if {"gate", "promote"} & set(served.tasks(night.id))]
     until(lambda: events(served, "tuneline.model.rejected", first.id), 30, "the event")
     assert not [night for night in others if events(served, "tuneline.model.rejected", night.id)]
-    (needed,) = Judgements(toy).commits_since(1)
-    assert needed[:12] in first.state.message, "flow `clean` keeps the branch that tonight came to again"
 
 
-@pytest.mark.slow  # eight runs; test_judgements.py has the rule
+@pytest.mark.slow  # eight runs
 def test_other_policy_and_other_production_are_news(run, served, toy):
     run()
     weak = {"task": "weak"}
@@ -327,9 +310,9 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
     )
 
 
-@pytest.mark.slow  # five runs; tests/tuneline/repository/test_dvc.py has what is refused
+@pytest.mark.slow  # three runs; tests/tuneline/repository/test_dvc.py has what is refused
 @pytest.mark.promise("missing-remote")
-def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, served, toy, stored, tmp_path):
+def test_remote_that_is_gone_is_refused(run, served, toy, stored, tmp_path):
     assert "v0.1.0 in production" in run(push=True).state.message
     shelf = tmp_path / "shelf"
     shelf.rename(tmp_path / "unmounted")
@@ -337,13 +320,9 @@ def test_remote_that_is_gone_is_refused_and_filled_again_when_it_is_back(run, se
     assert f"{shelf}, the folder of the DVC remote, does not exist" in refused.state.message
     assert (refused.state.type, served.tasks(refused.id)) == (StateType.FAILED, {})
     assert not shelf.exists(), "DVC would create it on another disk"
-    shelf.mkdir()
-    assert f"{shelf}, the folder of the DVC remote, has no data" in run(push=True).state.message, (
-        "it is a mount point"
-    )
-    (shelf / "files").mkdir()
-    assert not run(push=True).state.is_failed()
-    assert stored("onnx@v0.1.0", "models/onnx"), "although origin has the version"
+    (tmp_path / "unmounted").rename(shelf)
+    assert run(push=True).state.name == "NothingNew"
+    assert stored("onnx@v0.1.0", "models/onnx")
 
 
 @pytest.mark.slow
@@ -362,19 +341,11 @@ def test_failed_push_promotes_nothing_and_loses_no_result(run, toy, tmp_path):
     assert registry.tags().tags == ()
     (branch,) = branches(toy)
     assert branch.endswith("-a-b-c-1")
-    assert "Pushing this result to origin failed" in sh(
-        "git", "log", "-1", "--format=%B", branch, cwd=toy.root
-    )
-
     hook.unlink()
-    assert "v0.1.0 in production" in run(push=False).state.message, "it is judged again"
-    assert run(task="strong", push=True).state.is_completed()
+    assert "v0.1.0 in production" in run(push=True).state.message, "it is judged again"
     sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
-    assert Registry(Repository(tmp_path / "elsewhere"), "onnx").tags() == registry.tags(), (
-        "what was not pushed before is published"
-    )
-    published = registry.version("v0.1.0").commit
-    model = lock_at(toy.root, published).out("models/onnx")
+    assert Registry(Repository(tmp_path / "elsewhere"), "onnx").tags() == registry.tags()
+    model = lock_at(toy.root, registry.version("v0.1.0").commit).out("models/onnx")
     assert (tmp_path / "shelf" / "files" / "md5" / model[:2] / model[2:]).exists(), "with its data"
 
 

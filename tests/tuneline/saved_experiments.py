@@ -20,7 +20,7 @@ from tuneline.experiments.saved import SavedExperiment
 from tuneline.metrics.stats import metric_interval
 from tuneline.metrics.table import METRIC_TABLE
 from tuneline.predictions.files import write_predictions
-from tuneline.repository.worktrees import run_git
+from tuneline.repository.git import run_git
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import raw_schema
 

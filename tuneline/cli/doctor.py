@@ -26,7 +26,6 @@ from tuneline.repository import git_hook
 from tuneline.repository.branches import parted, rewritten
 from tuneline.repository.git import (
     COMMIT,
-    REMOTE_TIMEOUT,
     ForeignRepositoryError,
     git,
     registries,
@@ -35,11 +34,11 @@ from tuneline.repository.git import (
     unversioned,
     why_no_gate,
     why_not_in_cache,
-    why_not_in_dvc_remote,
 )
 from tuneline.repository.programs import dvc_error
-from tuneline.repository.registry import Version, deletion
+from tuneline.repository.registry import Version
 from tuneline.repository.source_versions import other_versions
+from tuneline.repository.worktrees import REMOTE_TIMEOUT, why_not_in_dvc_remote
 from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.wording import first_of
 from tuneline.settings import load_settings
@@ -286,17 +285,11 @@ LOST_HINT = (
 
 
 def check_registry(root: Path) -> Iterator[DoctorResult]:
-    """Check that a commit has one version, and each version that is in a stage.
+    """Check each version that is in a stage.
 
     Its files are somewhere, with a second copy, and a gate decided about it.
     """
     for artifact, tags in registries(root).items():
-        for version, surplus in tags.duplicates().items():
-            yield warning(
-                f"{artifact} {version.name} ({version.commit[:12]}) has a second version:"
-                f" {', '.join(surplus)}. gto ends with an error, for everybody",
-                deletion(surplus),
-            )
         for stage in tags.stages:
             staged = tags.in_stage(stage)
             if not staged:

@@ -8,8 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.gating.discordant_rows import fewest_discordant, votes_needed
-from tuneline.gating.error_budget import NEW_ROWS, ErrorBudget, GateEntry
+from tuneline.gating.error_budget import ErrorBudget, GateEntry, fewest_discordant, votes_needed
 from tuneline.gating.gate_history import read_gate_history
 from tuneline.settings import PromotionPolicy, load_settings
 
@@ -35,23 +34,13 @@ def show_gate(console: Console, root: Path) -> None:
 
 
 def gate_table(history: Sequence[GateEntry], policy: PromotionPolicy) -> Table:
-    """Return what candidates have used up within a year, on reported splits and on new rows."""
-    names = ("rows", "candidates", "promoted", "used up in a year", "left")
+    """Return what candidates have used up within a year."""
+    names = ("candidates", "promoted", "used up in a year", "left")
     table = Table(*names, title="Error budget", title_justify="left")
-    now = time.time()
-    budgets = {"reported split": ErrorBudget.of_split(history, "", now, policy)}
-    of_new_rows = ErrorBudget.of_new_rows(history, now, policy)
-    if of_new_rows.entries:
-        budgets[NEW_ROWS] = of_new_rows
-    for name, budget in budgets.items():
-        promoted = sum(entry.outcome == "promoted" for entry in budget.entries)
-        table.add_row(
-            name,
-            str(len(budget.entries)),
-            str(promoted),
-            f"{budget.spent:.2g} of {budget.total:g}",
-            f"{budget.left:.2g}",
-        )
+    budget = ErrorBudget.of_split(history, "", time.time(), policy)
+    promoted = sum(entry.outcome == "promoted" for entry in budget.entries)
+    spent = f"{budget.spent:.2g} of {budget.total:g}"
+    table.add_row(str(len(budget.entries)), str(promoted), spent, f"{budget.left:.2g}")
     return table
 
 

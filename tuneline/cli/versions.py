@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tuneline.repository.git import registries, tagger_of
-from tuneline.repository.registry import RegistryTags, Version, deletion
+from tuneline.repository.registry import RegistryTags, Version
 from tuneline.runtime.terminal import say, visible
 
 SHOWN = 10
@@ -48,17 +48,7 @@ def stage_lines(root: Path, tags: RegistryTags) -> list[str]:
         hold = tags.hold(stage)
         if hold:
             lines.append(hold)
-    for version, surplus in tags.duplicates().items():
-        lines.append(duplicate(tags, version, surplus))
     return lines
-
-
-def duplicate(tags: RegistryTags, version: Version, surplus: list[str]) -> str:
-    """Say that a commit has several versions, and how to repair that."""
-    return (
-        f"{tags.artifact} {version.name} ({version.commit[:12]}) has a second version, with which gto ends"
-        f" with an error: {deletion(surplus)}"
-    )
 
 
 def version_lines(tags: RegistryTags, *, every: bool) -> list[str]:

@@ -1,11 +1,10 @@
 """The error budget of the promotion gate: how often it may promote a model that is no better, in a year.
 
 A test at 5 % is wrong once in twenty nights, and a year has 365 of them on the same rows. So a year has one
-budget, ``promotion.error_rate``, and each candidate that is tested uses up a part of it: its level. A fifth
-of the budget is for candidates that are compared on newly labelled rows (``flows/promotion/challenge.py``).
-The probability that any of a year's candidates is promoted without being better is at most the sum of their
-levels (the union bound), however much the nights depend on each other. Production was chosen on the same
-rows, which makes it harder to beat there, not easier.
+budget, and each candidate that is tested uses up a part of it: its level. The budget is four fifths of
+``promotion.error_rate``; the rest is a margin. The probability that any of a year's candidates is promoted
+without being better is at most the sum of their levels (the union bound), however much the nights depend on
+each other. Production was chosen on the same rows, which makes it harder to beat there, not easier.
 
 **The level of a candidate** is given by the validation rows, before the reported split is looked at: an equal
 part of the year, divided by four times its p-value on validation, and at most a fifth of what is left. A
@@ -22,29 +21,74 @@ bounds how far a leaderboard is off, which is another promise: its step of one s
 that are no better (``benchmarks/gate.py``).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tuneline.core.records import OMITTED, Record
 
 if TYPE_CHECKING:
     from tuneline.settings import PromotionPolicy
 
-NEW_ROWS_PART = 0.2
-"""Part of the year's error probability that is kept for newly labelled rows; the rest is for the split."""
+BUDGET_PART = 0.8
+"""Part of ``promotion.error_rate`` that the candidates of a year may use up."""
 VALIDATION_WEIGHT = 1 / 4
 """Level of a candidate on which validation says nothing (a p-value of 1), as a part of its equal part."""
 LARGEST_PART = 1 / 5
 """Part of what is left of the year's budget that one candidate may use up at most, of five or more a year."""
-CHALLENGERS = 13
-"""Candidates of a year that can be compared on newly labelled rows: one every four weeks."""
-NEW_ROWS = "new rows"
-"""What the history has in place of the hash of a split, where newly labelled rows were read."""
 YEAR = 365 * 86400.0
 """Seconds after which a decision no longer counts."""
-FULL = 1e-9
-"""Relative part of a level that rounding may take."""
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Clusters of rows that favour one model: it is right on more of their rows than the other one."""
+
+    candidate: int
+    production: int
+
+    @classmethod
+    def of(
+        cls,
+        candidate_right: NDArray[np.bool_],
+        production_right: NDArray[np.bool_],
+        clusters: NDArray[Any] | None = None,
+    ) -> Self:
+        """Count the votes; arrays of shape ``(rows,)``. Without ``clusters``, each row is on its own."""
+        net = candidate_right.astype(np.int64) - production_right
+        if clusters is not None:
+            _, members = np.unique(clusters, return_inverse=True)
+            net = np.bincount(members, net).astype(np.int64)
+        return cls(int(np.sum(net > 0)), int(np.sum(net < 0)))
+
+    @property
+    def discordant(self) -> int:
+        """Number of votes."""
+        return self.candidate + self.production
+
+
+def votes_needed(discordant: int, level: float) -> int | None:
+    """Return how many of the discordant rows the candidate has to win.
+
+    ``None`` if even all of them would not do.
+    """
+    from scipy.stats import binom
+
+    # the exact test rejects at the smallest number whose tail is at most the level
+    wins = np.arange(discordant + 1)
+    sufficient = np.flatnonzero(binom.sf(wins - 1, discordant, 0.5) <= level)
+    if len(sufficient) == 0:
+        return None
+    return int(sufficient[0])
+
+
+def fewest_discordant(level: float) -> int:
+    """Return the number of discordant rows below which no candidate can be promoted."""
+    return math.ceil(-math.log2(level))
 
 
 class GateEntry(Record):
@@ -55,7 +99,7 @@ class GateEntry(Record):
     split: str
     """Name of the reported split."""
     rows_hash: str
-    """SHA-256 of the files of the split; ``NEW_ROWS`` for newly labelled rows."""
+    """SHA-256 of the files of the split."""
     rows: int
     """Number of its rows."""
     independent: int
@@ -123,9 +167,9 @@ class ErrorBudget:
         """
         entries = []
         for entry in history:
-            if entry.rows_hash != NEW_ROWS and now - entry.time < YEAR:
+            if now - entry.time < YEAR:
                 entries.append(entry)
-        budget = cls((1 - NEW_ROWS_PART) * policy.error_rate, 0.0, entries, rows_hash, validation_p)
+        budget = cls(BUDGET_PART * policy.error_rate, 0.0, entries, rows_hash, validation_p)
 
         # an equal part, and what validation may make of it
         part = budget.total / policy.candidates_per_year
@@ -137,20 +181,6 @@ class ErrorBudget:
         if largest < smallest:
             level = 0.0
         return replace(budget, level=min(level, largest), largest=largest)
-
-    @classmethod
-    def of_new_rows(cls, history: Sequence[GateEntry], now: float, policy: "PromotionPolicy") -> Self:
-        """Return the budget for a candidate on newly labelled rows: an equal part, while there is one."""
-        entries = []
-        for entry in history:
-            if entry.rows_hash == NEW_ROWS and now - entry.time < YEAR:
-                entries.append(entry)
-        budget = cls(NEW_ROWS_PART * policy.error_rate, 0.0, entries, NEW_ROWS)
-
-        part = budget.total / CHALLENGERS
-        if budget.left < part * (1 - FULL):
-            return budget
-        return replace(budget, level=part)
 
     def of_pair(self, candidate: str, production: str) -> Self:
         """Return the budget for a decision about two models.

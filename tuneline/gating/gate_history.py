@@ -2,8 +2,8 @@
 
 It is a chain of commits behind ``refs/tuneline/gate/ARTIFACT``, one for each decision, whose message ends
 with the entry as one line of JSON: ``git log refs/tuneline/gate/onnx`` prints it. It outlives the branches of
-the runs, and is pushed with them, so that all machines use up one budget. A registry of an earlier version
-has no such ref, and an empty history. ``flows/promotion/gate_log.py`` writes it.
+the runs, and is pushed with them, so that all machines use up one budget. ``flows/promotion/registry.py``
+writes it.
 """
 
 from collections.abc import Sequence

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from tuneline.paths import SOURCE
 from tuneline.runtime.errors import DataError, StageError, UnreadableError
+from tuneline.runtime.terminal import redacted
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -62,9 +63,6 @@ aborted while others are sent.
 READ_AHEAD = 4 << 20
 """Bytes of a text file that one request reads."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-# A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last
-# @ is taken for one.
-_USERINFO = re.compile(r"(?<=://)(?:[^\s/'\"]*:[^\s'\"]*|[^\s/'\"]*)@")
 # A colon that does not begin a port, before an @. A bucket has no @ at all.
 _PASSWORD = re.compile(r"[^:]+://[^/?#@\s]*:(?!\d+(?:[/?#]|$))\S*@|s3a?://[^/]*@")
 _PARAMETERS = re.compile(r"\?[^\s'\"]+")
@@ -106,11 +104,6 @@ def refuse_address(parameter: str, url: str) -> None:
             f" conf/flows.yaml, or by {ADDRESSES}."
         )
         raise DataError(problem, hint)
-
-
-def redacted(text: str) -> str:
-    """Return a text with ``***`` in place of user names and passwords in addresses: ``https://***@host/path``."""
-    return _USERINFO.sub("***@", text)
 
 
 def shown(text: str) -> str:

@@ -1,28 +1,25 @@
-"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, settings, the graph.
+"""What this project knows about DVC: ``dvc.lock``, the layout of the cache, and settings.
 
-Importing DVC takes a second, so a function imports what it needs of it, and what needs most of it is a
-program of its own: ``python -m tuneline.repository.dvc graph`` in the root of a project prints the stages and
-sources of ``dvc.yaml``, each after those it depends on. ``remote.py`` has what concerns the DVC remote.
+This module imports DVC, for its settings (``dvc_config``), and
+``flows/runs/compose.py`` for its composition of parameters; everything else is done by its commands
+(``programs.py``). ``python -m tuneline.repository.dvc`` gives this checkout a site cache of its
+own.
 """
 
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from tuneline.paths import BASE, RAW
-from tuneline.runtime.terminal import say, visible
+from tuneline.paths import BASE, RAW, SITE_CACHE
 
 CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
@@ -229,16 +226,12 @@ def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
 
 
 def is_lock(file: Path) -> bool:
-    """Return True if a file has what DVC expects of ``dvc.lock``; a full disk leaves it empty."""
-    from dvc.exceptions import DvcException
-    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
-    from dvc.utils.strictyaml import load
-
+    """Return True if a file has stages as ``dvc.lock`` has; a full disk leaves it empty."""
     try:
-        load(str(file), COMPILED_LOCKFILE_SCHEMA)
-    except DvcException:
+        loaded = load_yaml(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, YAMLError):
         return False
-    return True
+    return isinstance(loaded, dict) and isinstance(loaded.get("stages"), dict)
 
 
 def dvc_config(root: Path) -> dict[str, Any]:
@@ -259,11 +252,9 @@ class NoRemoteError(Exception):
 
 
 def require_remote(root: Path) -> None:
-    """Check that there is a default remote that can be used, else raise ``NoRemoteError``.
+    """Check that there is a default remote, else raise ``NoRemoteError``.
 
-    DVC creates the folder of a disk that is not mounted, and what it stores there is not in the remote
-    afterwards. So it is with an empty mount point: results on a branch of ``origin`` had their data pushed
-    before, and a folder without any is not the one they went to.
+    DVC creates the folder of a disk that is not mounted, so the folder has to exist.
     """
     if not default_remote(root):
         raise NoRemoteError(
@@ -271,37 +262,21 @@ def require_remote(root: Path) -> None:
             " push=false."
         )
     folder = remote_folder(root)
-    if folder is None:
-        return
-    if not folder.is_dir():
+    if folder is not None and not folder.is_dir():
         raise NoRemoteError(
             f"{folder}, the folder of the DVC remote, does not exist. Mount its disk, or create it: mkdir"
             f" {folder}"
         )
-    stored = folder / "files"
-    if not stored.is_dir() and _has_pushed_results(root):
-        raise NoRemoteError(
-            f"{folder}, the folder of the DVC remote, has no data, but origin has results. Mount its disk."
-            f" If this is a new remote: mkdir {stored}"
-        )
-
-
-def _has_pushed_results(root: Path) -> bool:
-    command = ["git", "for-each-ref", "--count=1", "refs/remotes/origin/runs/"]
-    return bool(subprocess.run(command, cwd=root, capture_output=True, check=False).stdout)
 
 
 def remote_folder(root: Path) -> Path | None:
     """Return the folder of the default remote; ``None`` if there is no remote, or it is not a folder."""
-    from dvc.fs import LocalFileSystem, get_cloud_fs
-
-    name = default_remote(root)
-    if not name:
+    settings = dvc_config(root)
+    name = settings.get("core", {}).get("remote")
+    url = str(settings.get("remote", {}).get(name, {}).get("url", ""))
+    if not url or "://" in url:
         return None
-    kind, _, path = get_cloud_fs(dvc_config(root), name=name)
-    if kind is not LocalFileSystem:
-        return None
-    return Path(path)
+    return Path(url)
 
 
 def is_weights(path: str) -> bool:
@@ -333,7 +308,9 @@ def share_settings(root: Path, worktree: Path) -> None:
         if default:  # the commit of the worktree may be older than the remote
             edited["core"]["remote"] = default
         for name, remote in settings["remote"].items():
-            edited.setdefault(f'remote "{name}"', {})["url"] = remote["url"]
+            section = edited.setdefault(f'remote "{name}"', {})
+            section["url"] = remote["url"]
+            section["verify"] = True  # what is fetched is compared with its hash
 
 
 @contextmanager
@@ -400,25 +377,6 @@ def is_intact(cached: Path) -> bool:
     return md5_of(cached) == f"{cached.parent.name}{cached.name}".removesuffix(".dir")
 
 
-def cached_objects(root: Path, lock: Lock) -> Iterator[tuple[str, Path]]:
-    """Yield the objects of the cache that ``dvc.lock`` names, listings before their files.
-
-    Yields:
-        The path of what the object holds, and the file in the cache.
-    """
-    cache = cache_folder(root)
-    for path, md5 in lock.outs().items():
-        stored = file_in_cache(cache, md5)
-        if stored is None:
-            continue
-        yield path, stored
-        if stored.suffix == ".dir" and is_intact(stored):
-            for entry in json.loads(stored.read_bytes()):
-                file = file_in_cache(cache, entry["md5"])
-                if file is not None:
-                    yield f"{path}/{entry['relpath']}", file
-
-
 def folder_hash(folder: Path) -> str:
     """Return the hash that DVC gives a folder: the MD5 of the list of its files with their MD5s."""
     names = []
@@ -438,51 +396,17 @@ def md5_of(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def present_hashes(root: Path, files: Sequence[Path]) -> dict[Path, str]:
-    """Return the hash that DVC gives what lies in the working tree, for each ``.dvc`` file that has its data.
+def make_site_cache_private(root: Path) -> None:
+    """Make DVC's site cache in the project, and name it in ``.dvc/config.local``.
 
-    DVC remembers hashes, so a large folder is read again only if it has changed.
+    DVC keeps pickles there, and would make one folder for all users of the machine: a pickle executes what
+    its writer wants.
     """
-    if not files:
-        return {}
-    from dvc.repo import Repo
-
-    hashes = {}
-    with Repo(str(root)) as repo:
-        for file in files:
-            (out,) = repo.stage.load_one(str(root.resolve() / file)).outs
-            if out.exists:
-                hashes[file] = str(out.get_hash().value)
-    return hashes
-
-
-def main() -> None:
-    """Run the command line."""
-    from dvc.exceptions import DvcException
-
-    if sys.argv[1:] != ["graph"]:
-        sys.exit(f"{' '.join(sys.argv[1:])} is no verb of this program.")
-    try:
-        say("\n".join(graph(Path())))
-    except DvcException as error:
-        sys.exit(visible(f"ERROR: {error}"))
-
-
-def graph(root: Path) -> list[str]:
-    """List what ``dvc.yaml`` and ``.dvc`` files define: ``stage NAME`` or ``source FILE``.
-
-    Each comes after what it depends on.
-    """
-    from dvc.repo import Repo
-
-    with Repo(str(root)) as repo:
-        edges = {stage: set(repo.index.graph.successors(stage)) for stage in repo.index.graph}
-        lines = []
-        for stage in TopologicalSorter(edges).static_order():
-            kind = "source" if stage.is_data_source else "stage"
-            lines.append(f"{kind} {stage.addressing}")
-        return lines
+    folder = root.resolve() / SITE_CACHE
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with local_settings(root) as settings:
+        settings.setdefault("core", {})["site_cache_dir"] = str(folder)
 
 
 if __name__ == "__main__":
-    main()
+    make_site_cache_private(Path())

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,10 +20,9 @@ from tuneline.params.model import is_folder
 from tuneline.params.params_file import get_value
 from tuneline.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, SOURCE
 from tuneline.repository.dvc import Lock, cached_folder, cached_out, is_intact, load_yaml, md5_of
-from tuneline.repository.programs import dvc_error
 from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
 from tuneline.runtime.errors import ParamsError, StageError
-from tuneline.runtime.terminal import visible
+from tuneline.runtime.terminal import redacted, visible
 from tuneline.runtime.wording import first_of
 
 EVALUATED = "metrics/evaluate.json"
@@ -36,8 +34,6 @@ In ``data`` and ``models``, that is only what git does not ignore.
 """
 COMMIT = f"git add {' '.join(OF_A_RESULT)} && git commit"
 _FIELDS = "%H%x1f%h%x1f%cs%x1f%s"
-REMOTE_TIMEOUT = 30.0
-"""Seconds that ``origin`` and the DVC remote each have to answer."""
 
 
 class ForeignRepositoryError(StageError):
@@ -70,23 +66,85 @@ _SAFE_DIRECTORY = re.compile(
 )
 
 
+class GitError(Exception):
+    """A git command failed; the message is git's, without the passwords of addresses."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(redacted(message))
+
+
+MOST_SHOWN = 12
+"""Arguments and lines of a failed command that a message has: a push may name thousands of tags."""
+SIGNED = frozenset({"commit", "commit-tree", "merge", "stash", "var"})
+"""Commands that name who ran them."""
+
+
+def run_git(
+    root: Path,
+    *arguments: str,
+    text: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """Run git and return its output.
+
+    Git asks for no password, runs no hooks of a person, and has an author for commits and tags.
+
+    Raises:
+        ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
+        GitError: Git fails for another reason, or takes more seconds than ``timeout``.
+    """
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})}
+    if not SIGNED.isdisjoint(arguments):
+        environment |= _author(root)
+    try:
+        done = subprocess.run(
+            ["git", "-c", "core.hooksPath=/dev/null", *arguments],
+            cwd=root,
+            env=environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitError(visible(f"git {_shown(arguments)}: no answer in {timeout:g} s")) from None
+    except FileNotFoundError:
+        raise GitError(f"git is not installed, or {root} is no folder.") from None
+    if done.returncode:
+        refuse_foreign(done.stderr)
+        printed = (done.stderr or done.stdout).strip().splitlines()[-MOST_SHOWN:]
+        raise GitError(visible(f"git {_shown(arguments)}: " + "\n".join(printed)))
+    return done.stdout.strip()
+
+
+def _shown(arguments: Sequence[str]) -> str:
+    return " ".join(arguments[:MOST_SHOWN])
+
+
+def _author(root: Path) -> dict[str, str]:
+    """Return variables with an author of commits and tags, unless git has one for this repository."""
+    probe = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True, check=False)
+    if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
+        return {}
+    author = {}
+    for role in ("AUTHOR", "COMMITTER"):
+        author[f"GIT_{role}_NAME"] = "Tuneline"
+        author[f"GIT_{role}_EMAIL"] = "tuneline@localhost"
+    return author
+
+
 def git(root: Path, *arguments: str) -> str:
     """Return what a git command prints; empty if it fails or git is not installed.
 
     Raises:
         ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
     """
-    environment = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
+        return run_git(root, *arguments)
+    except GitError:
         return ""
-    if done.returncode:
-        refuse_foreign(done.stderr)
-        return ""
-    return done.stdout.strip()
 
 
 def require_own_repository(root: Path) -> None:
@@ -164,35 +222,6 @@ def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
     return str(artifacts[name]["path"])
 
 
-def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it.
-
-    The sizes of its files are compared; nothing is fetched.
-    """
-    try:
-        path = artifact_path(root, artifact, commit)
-    except ArtifactError as missing_artifact:
-        return str(missing_artifact)
-    if lock_at(root, commit).out(path) is None:
-        return f"dvc.lock of {commit[:12]} does not list it"
-
-    # A program of its own: a remote that does not answer is given up.
-    command = [sys.executable, "-P", "-m", "tuneline.repository.remote", "lacks", commit, path]
-    try:
-        done = subprocess.run(
-            command, cwd=root, capture_output=True, text=True, check=False, timeout=REMOTE_TIMEOUT
-        )
-    except subprocess.TimeoutExpired:
-        return f"the DVC remote did not answer within {REMOTE_TIMEOUT:g} seconds"
-    if done.returncode == 0:
-        return done.stdout.strip() or None
-
-    reason = f"exit code {done.returncode}"
-    if done.stderr.strip():
-        reason = dvc_error(done.stderr).splitlines()[0]
-    return f"the DVC remote cannot be asked ({reason})"
-
-
 def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
     """Return why DVC's cache does not have an artifact; ``None`` if it has all files.
 
@@ -221,18 +250,6 @@ def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
     return None
 
 
-def messages_of(root: Path, commits: Sequence[str]) -> dict[str, str]:
-    """Return the message of each commit, by its hash."""
-    if not commits:
-        return {}
-    printed = git(root, "log", "--no-walk=unsorted", "-z", "--format=%H%n%B", *dict.fromkeys(commits))
-    messages = {}
-    for entry in printed.split("\0"):
-        sha, _, message = entry.partition("\n")
-        messages[sha] = message
-    return messages
-
-
 def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
     """Return that no decision of the gate brought a version into a stage, and who did.
 
@@ -247,7 +264,7 @@ def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
 
     assignments = tags.assignments_of(version, stage)
     message = git(root, "log", "-1", "--format=%B", version.commit)
-    if any(tag.is_of_run(message) or tag.is_of_new_rows for tag in assignments):
+    if any(tag.is_of_run(message) for tag in assignments):
         return None
 
     decision = decision_in(message)

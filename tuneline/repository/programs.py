@@ -118,15 +118,32 @@ def site_cache(root: Path) -> dict[str, str]:
     return {"DVC_SITE_CACHE_DIR": str(folder)}
 
 
+def dvc_command(*arguments: str) -> list[str]:
+    """Return the command that runs the DVC of this environment."""
+    # -P: the code of the working tree must not come before the installed packages.
+    return [sys.executable, "-P", "-m", "dvc", *arguments]
+
+
+def start_dvc(root: Path, *arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a DVC command in a working tree to its end, or for some seconds."""
+    env = {**os.environ, **python_first(), **site_cache(root)}
+    return subprocess.run(
+        dvc_command(*arguments),
+        cwd=root,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
 def run_dvc(root: Path, *arguments: str) -> str | None:
     """Run a DVC command in a working tree, and return the reason if it fails, else ``None``.
 
     With ``--quiet``, DVC hides the reason.
     """
-    # -P: the code of the working tree must not come before the installed packages.
-    command = [sys.executable, "-P", "-m", "dvc", *arguments]
-    env = {**os.environ, **python_first(), **site_cache(root)}
-    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    done = start_dvc(root, *arguments)
     if done.returncode == 0:
         return None
     return dvc_error(done.stderr) or f"exit code {done.returncode}"

@@ -7,15 +7,15 @@ its default remote; those of an address come through DVC.
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.paths import ONNX
-from tuneline.repository.dvc import cached_folder, is_intact
+from tuneline.repository.dvc import cached_folder, folder_hash, is_intact
 from tuneline.repository.git import lock_at, registries
+from tuneline.repository.programs import run_dvc
 from tuneline.repository.registry import RegistryTag, RegistryTags, Version
 from tuneline.runtime.atomic_files import temporary_directory
 from tuneline.runtime.errors import StageError
@@ -76,10 +76,8 @@ class ModelRepository:
             StageError: Neither the cache nor the remote has them.
         """
         with temporary_directory() as folder:
-            if self.root is None:
-                self._get_from_address(version, folder / ARTIFACT)
-            elif not self._link_cached(version, folder / ARTIFACT):
-                self._get_from_remote(version, folder / ARTIFACT)
+            if self.root is None or not self._link_cached(version, folder / ARTIFACT):
+                self._get(version, folder / ARTIFACT)
             yield folder / ARTIFACT
 
     def _link_cached(self, version: Version, folder: Path) -> bool:
@@ -99,21 +97,16 @@ class ModelRepository:
             (folder / name).symlink_to(path.absolute())
         return True
 
-    def _get_from_remote(self, version: Version, folder: Path) -> None:
-        """Copy the files from the DVC remote of the checkout."""
-        # Not `dvc get`, which takes a damaged copy of the remote for whole.
-        verb = ["tuneline.repository.remote", "get", version.commit, ONNX.as_posix(), str(folder.absolute())]
-        self._run([sys.executable, "-P", "-m", *verb], version, Path(self.place))
-
-    def _get_from_address(self, version: Version, folder: Path) -> None:
-        """Copy the files of another repository, whose remote DVC finds in its settings."""
-        verb = ["dvc", "get", "--rev", version.commit, "-o", str(folder), "--", self.place, ONNX.as_posix()]
-        self._run([sys.executable, "-P", "-m", *verb], version, folder.parent)
-
-    def _run(self, command: list[str], version: Version, folder: Path) -> None:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+    def _get(self, version: Version, folder: Path) -> None:
+        """Copy the files through DVC, from the remote that the repository names."""
+        options = ["--rev", version.commit, "-o", str(folder)]
+        place = str(self.root.resolve()) if self.root else self.place
+        reason = run_dvc(folder.parent, "get", *options, "--", place, ONNX.as_posix())
+        if reason is None and self.root is not None:
+            md5 = lock_at(self.root, version.commit).out(ONNX.as_posix())
+            if md5 != folder_hash(folder):
+                reason = "the DVC remote has a damaged copy"
+        if reason is not None:
             name = f"{ARTIFACT} {version.name} ({version.commit[:12]})"
             raise StageError(
                 f"{self.place}: {name} cannot be fetched: {reason}",

@@ -19,7 +19,6 @@ from tuneline.runtime.terminal import visible
 
 TAG_FORMAT = "%(objectname) %(*objectname) %(creatordate:unix) %(refname:strip=2) %(contents:subject)"
 """Format of ``git for-each-ref`` that ``RegistryTags.parse`` reads."""
-FIRST_VERSION = "v0.1.0"
 HOLD = "-hold"
 """End of the name of the stage whose assignments stop promotions to another."""
 
@@ -27,11 +26,6 @@ _DECISION = re.compile(r"^(Promoted|Rejected|Withheld) \(", re.MULTILINE)
 """Start of the gate's decision in the message of a run's commit or of its tags.
 
 ``flows/promotion/gate.py`` writes them.
-"""
-ON_NEW_ROWS = "Promoted on new rows ("
-"""Start of the message of the tags of a model that newly labelled rows showed to be better.
-
-``flows/promotion/challenge.py`` makes them.
 """
 _NAME = re.compile(
     r"(?P<artifact>[\w./=-]+)"
@@ -80,17 +74,17 @@ class RegistryTag:
 
     @classmethod
     def parse(cls, name: str, tag_object: str, commit: str, date: int = 0, message: str = "") -> Self | None:
-        """Return the tag; ``None`` if its name is not one of the registry.
+        """Return the tag; ``None`` if it is none of the registry.
 
-        ``commit`` is empty if the tag is not annotated.
+        ``commit`` is empty if the tag is not annotated; gto ignores such tags.
         """
         match = _NAME.fullmatch(name)
-        if match is None:
+        if match is None or not commit:
             return None
         return cls(
             name=name,
             object=tag_object,
-            commit=commit or tag_object,
+            commit=commit,
             date=date,
             artifact=match["artifact"],
             version=match["version"],
@@ -109,16 +103,6 @@ class RegistryTag:
         if decision_in(self.message) != "promoted":
             return False
         return decision_in(commit_message) is None or self.message in commit_message.splitlines()
-
-    @property
-    def is_of_new_rows(self) -> bool:
-        """True if newly labelled rows decided: a person's command, and a decision of the gate."""
-        return self.message.startswith(ON_NEW_ROWS)
-
-    @property
-    def annotated(self) -> bool:
-        """True if the tag is an object of its own; gto ignores others."""
-        return self.object != self.commit
 
 
 @dataclass(frozen=True)
@@ -143,30 +127,26 @@ class RegistryTags:
                 by_artifact.setdefault(tag.artifact, []).append(tag)
         return {artifact: cls(artifact, tuple(tags)) for artifact, tags in by_artifact.items()}
 
-    @property
-    def objects(self) -> dict[str, str]:
-        """The objects of the tags, by name."""
-        return {tag.name: tag.object for tag in self.tags}
+    @cached_property
+    def _registrations(self) -> dict[str, RegistryTag]:
+        """The tags that register a version, by its name; those that were taken back as well."""
+        return {tag.version: tag for tag in self.tags if tag.version and not tag.cancels}
+
+    @cached_property
+    def _taken_back(self) -> set[str]:
+        """The names of versions that were taken back."""
+        return {tag.version for tag in self.tags if tag.version and tag.cancels}
 
     @cached_property
     def versions(self) -> list[Version]:
         """The registered versions, the lowest first."""
-        deregistered = self._deregistered
-        versions = []
-        for tag in self._annotated:
-            if tag.version and not tag.cancels and tag.version not in deregistered:
-                versions.append(Version(tag.version, tag.commit))
-        versions.sort(key=lambda version: version_key(version.name))
-        return versions
+        names = sorted(self._registrations.keys() - self._taken_back, key=version_key)
+        return [Version(name, self._registrations[name].commit) for name in names]
 
     @property
     def stages(self) -> list[str]:
         """The stages that something was assigned to, or that are on hold."""
-        stages = set()
-        for tag in self._annotated:
-            if tag.stage:
-                stages.add(tag.stage.removesuffix(HOLD))
-        return sorted(stages)
+        return sorted({tag.stage.removesuffix(HOLD) for tag in self.tags if tag.stage})
 
     def holds(self, stage: str) -> list[RegistryTag]:
         """Return what stops promotions to a stage, the latest last."""
@@ -177,22 +157,22 @@ class RegistryTags:
         holds = self.holds(stage)
         if not holds:
             return None
-        latest = holds[-1]
-        since = datetime.fromtimestamp(latest.date, UTC)
+        since = datetime.fromtimestamp(holds[-1].date, UTC)
         return (
             f"promotions of {self.artifact} to {stage} are on hold since {since:%Y-%m-%d %H:%M} UTC:"
-            f" {visible(latest.message)}"
+            f" {visible(holds[-1].message)}"
         )
 
     @property
     def staged(self) -> list[Version]:
         """The versions that are in a stage now."""
-        versions: list[Version] = []
-        for stage in self.stages:
-            version = self.in_stage(stage)
-            if version is not None and version not in versions:
-                versions.append(version)
-        return versions
+        in_stages = [self.in_stage(stage) for stage in self.stages]
+        return list(dict.fromkeys(version for version in in_stages if version))
+
+    @cached_property
+    def _by_commit(self) -> dict[str, Version]:
+        """The versions by commit; of several of one commit, the lowest."""
+        return {version.commit: version for version in reversed(self.versions)}
 
     def version_of(self, commit: str) -> Version | None:
         """Return the version that a commit is registered as; ``None`` if it is not registered."""
@@ -200,151 +180,65 @@ class RegistryTags:
 
     def registered(self, version: Version) -> int:
         """Return when a version was registered, as Unix time."""
-        return self._dates.get(version.name, 0)
+        tag = self._registrations.get(version.name)
+        return tag.date if tag else 0
 
-    @cached_property
-    def _dates(self) -> dict[str, int]:
-        dates = {}
-        for tag in self._annotated:
-            if tag.version and not tag.cancels:
-                dates[tag.version] = tag.date
-        return dates
-
-    def duplicates(self) -> dict[Version, list[str]]:
-        """Return the tags that make a commit a version for the second time, by the version that counts.
-
-        One commit has one version: ``gto`` ends with an error where it has several, also if all but one are
-        taken back.
-        """
-        names: dict[str, set[str]] = {}
-        for tag in self._annotated:
-            if tag.version and not tag.cancels:
-                names.setdefault(tag.commit, set()).add(tag.version)
-
-        duplicates = {}
-        for commit, versions in names.items():
-            if len(versions) < 2:
-                continue
-            kept = self.version_of(commit) or Version(min(versions, key=version_key), commit)
-            surplus = []
-            for tag in self._annotated:
-                if tag.version in versions and tag.version != kept.name:
-                    surplus.append(tag.name)
-            duplicates[kept] = sorted(surplus)
-        return duplicates
-
-    @property
-    def withdrawn(self) -> list[Version]:
-        """The versions that were taken back."""
-        return [Version(name, commit) for commit, name in self._taken_back.items()]
-
-    def taken_back(self, commit: str) -> str | None:
-        """Return the name of the version that a commit was registered as before it was taken back.
-
-        ``None`` if it was never registered, or still is.
-        """
-        return self._taken_back.get(commit)
+    def is_taken_back(self, commit: str) -> bool:
+        """Return True if the version of a commit was taken back (``gto deregister``)."""
+        names = {name for name, tag in self._registrations.items() if tag.commit == commit}
+        return bool(names) and names <= self._taken_back
 
     def in_stage(self, stage: str) -> Version | None:
         """Return the version that is in a stage now; its name is the commit's if that is not registered."""
         # Several versions can be in a stage, as nothing takes the earlier ones out: the latest counts.
-        assigned = [tag for tag in self._in_force(stage) if self.taken_back(tag.commit) is None]
+        assigned = [tag.commit for tag in self._in_force(stage) if not self.is_taken_back(tag.commit)]
         if not assigned:
             return None
-        commit = assigned[-1].commit
-        return self.version_of(commit) or Version(commit, commit)
+        return self.version_of(assigned[-1]) or Version(assigned[-1], assigned[-1])
 
-    def ever_in(self, stage: str) -> list[Version]:
-        """List the versions that are or were in a stage."""
-        versions: dict[str, Version] = {}
-        for tag in self._assignments(stage):
-            version = self.version_of(tag.commit)
-            if version is not None:
-                versions.setdefault(tag.commit, version)
-        return list(versions.values())
-
-    def succession(self, stage: str) -> list[str]:
-        """Return the commits that rollbacks of a stage go back through; the present one is the last.
+    def succession(self, stage: str) -> list[Version]:
+        """Return the versions that rollbacks of a stage go back through; the present one is the last.
 
         Assigning a commit again undoes the assignments after it: a second rollback goes one more version
         back, not forward again.
         """
         commits: list[str] = []
-        present: set[str] = set()
         for tag in self._assignments(stage):
-            # A cancelled version is no longer one to go back to.
-            if tag.cancels:
-                if tag.commit in present:
-                    commits.remove(tag.commit)
-                    present.remove(tag.commit)
-                continue
-            if tag.commit in present:
-                position = commits.index(tag.commit)
-                present.difference_update(commits[position:])
-                del commits[position:]
-            commits.append(tag.commit)
-            present.add(tag.commit)
-        return commits
+            if tag.commit in commits and tag.cancels:
+                commits.remove(tag.commit)
+            elif tag.commit in commits:
+                del commits[commits.index(tag.commit) + 1 :]
+            elif not tag.cancels:
+                commits.append(tag.commit)
+        versions = [self.version_of(commit) for commit in commits]
+        return [version for version in versions if version]
 
     def assignments_of(self, version: Version, stage: str) -> list[RegistryTag]:
         """Return the tags that put a version into a stage, the latest last."""
         return [tag for tag in self._assignments(stage) if tag.commit == version.commit and not tag.cancels]
 
     def next_version(self) -> str:
-        """Return the version after the highest one; a deregistered one is not used again."""
-        # Also tags that gto ignores: their names are taken.
-        names = [tag.version for tag in self.tags if tag.version]
-        if not names:
-            return FIRST_VERSION
-        return bump(max(names, key=version_key))
+        """Return the minor version after the highest one; a deregistered one is not used again."""
+        if not self._registrations:
+            return "v0.1.0"
+        major, minor = version_key(max(self._registrations, key=version_key))[:2]
+        return f"v{major}.{minor + 1}.0"
 
     def next_number(self) -> int:
         """Return the number of the next assignment, as gto counts: of any stage."""
         return 1 + max((tag.number for tag in self.tags), default=0)
 
-    @cached_property
-    def _annotated(self) -> list[RegistryTag]:
-        return [tag for tag in self.tags if tag.annotated]
-
-    @cached_property
-    def _by_commit(self) -> dict[str, Version]:
-        """The versions by commit; of several of one commit, the lowest."""
-        versions: dict[str, Version] = {}
-        for version in self.versions:
-            versions.setdefault(version.commit, version)
-        return versions
-
-    @cached_property
-    def _taken_back(self) -> dict[str, str]:
-        """The names of versions that were taken back, by commits that are registered no more."""
-        names = {}
-        for tag in self._annotated:
-            if tag.version in self._deregistered and tag.commit not in self._by_commit:
-                names[tag.commit] = str(tag.version)
-        return names
-
     def _assignments(self, stage: str) -> list[RegistryTag]:
         """List the tags that put a commit into a stage or take it out, in the order of their numbers."""
-        tags = [tag for tag in self._annotated if tag.stage == stage]
+        tags = [tag for tag in self.tags if tag.stage == stage]
         return sorted(tags, key=lambda tag: tag.number)
 
     def _in_force(self, stage: str) -> list[RegistryTag]:
         """List the assignments to a stage that no later tag of the same commit ends, the latest last."""
         # Only the last tag of a commit counts: a commit may be assigned, taken out, and assigned again.
-        last: dict[str, RegistryTag] = {}
-        for tag in self._assignments(stage):
-            last[tag.commit] = tag
+        last = {tag.commit: tag for tag in self._assignments(stage)}
         tags = [tag for tag in last.values() if not tag.cancels]
         return sorted(tags, key=lambda tag: tag.number)
-
-    @cached_property
-    def _deregistered(self) -> set[str]:
-        """The names of versions that were registered and taken back."""
-        names = set()
-        for tag in self._annotated:
-            if tag.version and tag.cancels:
-                names.add(tag.version)
-        return names
 
 
 def decision_in(message: str) -> str | None:
@@ -366,12 +260,6 @@ def names_of(versions: Sequence[Version]) -> str:
     return ", ".join(names)
 
 
-def deletion(names: Sequence[str]) -> str:
-    """Return the command that deletes tags here and in ``origin``, from where every clone follows."""
-    listed = " ".join(f"'{name}'" for name in names)
-    return f"git tag --delete {listed}; git push --delete origin {listed}"
-
-
 def version_key(name: str) -> tuple[int, int, int, bool, str]:
     """Return what semantic versions are compared by.
 
@@ -381,9 +269,3 @@ def version_key(name: str) -> tuple[int, int, int, bool, str]:
     numbers = core.partition("+")[0].split(".")  # without build metadata
     major, minor, patch = (int(number) for number in numbers)
     return major, minor, patch, not pre_release, pre_release
-
-
-def bump(name: str) -> str:
-    """Return the next minor version."""
-    major, minor = version_key(name)[:2]
-    return f"v{major}.{minor + 1}.0"

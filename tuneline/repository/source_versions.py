@@ -9,16 +9,18 @@ staged is what counts, so ``git add`` of a ``.dvc`` file makes any version the r
 ``dvc repro``, and the first stages with ``--within-repro``: DVC has compared data and ``.dvc`` files by then.
 """
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ruamel.yaml.error import YAMLError
 
 from tuneline.paths import BASE_SOURCE, SOURCE
-from tuneline.repository.dvc import cached_file, load_yaml, present_hashes
+from tuneline.repository.dvc import cached_file, folder_hash, load_yaml, md5_of
 from tuneline.repository.git import Commit, ForeignRepositoryError, commits, git
+from tuneline.repository.programs import dvc_error, start_dvc
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import visible
 
@@ -95,14 +97,30 @@ def other_versions(root: Path) -> list[OtherVersion]:
             unchanged.append(file)
 
     versions = set_back(root)
-    for file, md5 in present_hashes(root, unchanged).items():
-        if md5 == staged[file]:
-            continue
-        commit = _first_commit(root, file, md5)
+    for file in _changed(root, unchanged):
+        commit = _first_commit(root, file, _present_hash(root / file.with_suffix("")))
         is_cached = cached_file(root, staged[file]) is not None
         if commit or not is_cached:  # else it is a change by the user, of what was here
             versions.append(OtherVersion(file, commit, set_back=False, is_cached=is_cached))
     return versions
+
+
+def _changed(root: Path, files: Sequence[Path]) -> list[Path]:
+    """Return the ``.dvc`` files whose data are in the working tree, and are not those that they name."""
+    present = [file for file in files if (root / file.with_suffix("")).exists()]
+    if not present:
+        return []
+    done = start_dvc(root, "status", "--json", "--no-updates", *map(str, present))
+    if done.returncode:
+        raise DataError(f"DVC cannot compare the data: {dvc_error(done.stderr)}")
+    changed = json.loads(done.stdout)
+    return [file for file in present if file.as_posix() in changed]
+
+
+def _present_hash(data: Path) -> str:
+    if data.is_dir():
+        return folder_hash(data)
+    return md5_of(data)
 
 
 def require_present(root: Path) -> None:

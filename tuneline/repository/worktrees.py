@@ -1,99 +1,30 @@
-"""Git commands that must succeed, and the isolated working trees of flows and experiments."""
+"""Working trees beside the one of a person: of a run, of an experiment, and of a version for a moment.
+
+What DVC does for a version, it does in a working tree of the commit, which has the cache and the remotes of
+the repository.
+"""
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.readers.files import redacted
-from tuneline.repository.dvc import is_lock, share_settings
-from tuneline.repository.dvc_locks import RWLOCK
-from tuneline.repository.git import refuse_foreign
+from tuneline.repository.dvc import NoRemoteError, is_lock, read_lock, require_remote, share_settings
+from tuneline.repository.git import ArtifactError, GitError, artifact_path, lock_at, run_git
+from tuneline.repository.programs import dvc_error, start_dvc
 from tuneline.runtime.atomic_files import write_json
 from tuneline.runtime.disk_errors import explain_disk_errors
-from tuneline.runtime.terminal import visible
 
-
-class GitError(Exception):
-    """A git command failed; the message is git's, without the passwords of addresses."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(redacted(message))
-
-
-def run_git(
-    root: Path,
-    *arguments: str,
-    text: str | None = None,
-    timeout: float | None = None,
-    env: Mapping[str, str] | None = None,
-) -> str:
-    """Run git and return its output.
-
-    Git asks for no password, runs no hooks of a person, and has an author for commits and tags.
-
-    Raises:
-        ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
-        GitError: Git fails for another reason, or takes more seconds than ``timeout``.
-    """
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_author(root), **(env or {})}
-    command = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-    shown = " ".join(_shortened(_without_settings(arguments)))
-    try:
-        done = subprocess.run(
-            command,
-            cwd=root,
-            env=environment,
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
-    except subprocess.TimeoutExpired:
-        raise GitError(visible(f"git {shown}: no answer in {timeout:g} s")) from None
-    if done.returncode:
-        refuse_foreign(done.stderr)
-        printed = "\n".join(_shortened((done.stderr or done.stdout).strip().splitlines()))
-        raise GitError(visible(f"git {shown}: {printed}"))
-    return done.stdout.strip()
-
-
-MOST_SHOWN = 12
-"""Arguments and lines of a failed command that a message has: a push may name thousands of tags."""
-
-
-def _shortened(parts: Sequence[str]) -> list[str]:
-    """Return the first and last arguments, or lines, of many."""
-    if len(parts) <= MOST_SHOWN:
-        return list(parts)
-    half = MOST_SHOWN // 2
-    return [*parts[:half], f"[... {len(parts) - 2 * half} more]", *parts[-half:]]
-
-
-def _without_settings(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without ``-c NAME=VALUE``, which a message need not have."""
-    shown = list(arguments)
-    while "-c" in shown:
-        position = shown.index("-c")
-        del shown[position : position + 2]
-    return shown
-
-
-def _author(root: Path) -> dict[str, str]:
-    """Return variables with an author of commits and tags, unless git has one for this repository."""
-    probe = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True, check=False)
-    if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
-        return {}
-    author = {}
-    for role in ("AUTHOR", "COMMITTER"):
-        author[f"GIT_{role}_NAME"] = "Tuneline"
-        author[f"GIT_{role}_EMAIL"] = "tuneline@localhost"
-    return author
+RWLOCK = Path(".dvc/tmp/rwlock")
+"""File in which DVC names the processes that run stages."""
+REMOTE_TIMEOUT = 60.0
+"""Seconds that the DVC remote has to answer."""
 
 
 @dataclass(frozen=True)
@@ -209,3 +140,59 @@ def _content(file: Path) -> str:
     if not file.exists():
         return ""
     return file.read_text(encoding="utf-8", errors="surrogateescape").strip("\0\n")
+
+
+@contextlib.contextmanager
+def at_commit(root: Path, commit: str) -> Iterator[Path]:
+    """Yield a working tree of a commit, which ends with the block."""
+    folder = root / ".dvc" / "tmp" / "versions"
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = IsolatedTree(root, folder / f"{commit[:12]}-{os.getpid()}")
+    try:
+        with tree.created(commit, {}):
+            pass
+        yield tree.path
+    finally:
+        tree.remove()
+
+
+def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
+    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
+    try:
+        require_remote(root)
+        path = artifact_path(root, artifact, commit)
+        if lock_at(root, commit).out(path) is None:
+            return f"dvc.lock of {commit[:12]} does not list it"
+        with at_commit(root, commit) as tree:
+            lacking = lacking_in_remote(tree, path)
+    except ArtifactError as problem:
+        return str(problem)
+    except (NoRemoteError, RemoteUnknownError) as problem:
+        return f"the DVC remote cannot be asked ({problem})"
+    if lacking:
+        return "the DVC remote does not have its files"
+    return None
+
+
+class RemoteUnknownError(Exception):
+    """The DVC remote cannot be asked."""
+
+
+def lacking_in_remote(tree: Path, *paths: str) -> list[str]:
+    """Return the outs of a working tree that the default DVC remote lacks, as far as it knows.
+
+    Raises:
+        RemoteUnknownError: It cannot be asked, or does not answer.
+    """
+    try:
+        done = start_dvc(tree, "status", "--cloud", "--json", *paths, timeout=REMOTE_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise RemoteUnknownError(f"no answer within {REMOTE_TIMEOUT:g} seconds") from None
+    if done.returncode:
+        raise RemoteUnknownError(dvc_error(done.stderr).partition("\n")[0])
+    lacking = {path for path, state in json.loads(done.stdout).items() if state in {"new", "missing"}}
+    # What the cache lacks as well is in a warning only, if it is a folder.
+    paths_by_hash = {md5: path for path, md5 in read_lock(tree).outs().items()}
+    for md5 in re.findall(r"md5: ([0-9a-f]+(?:\.dir)?)", done.stderr):
+        lacking.add(paths_by_hash.get(md5, md5))
+    return sorted(lacking)

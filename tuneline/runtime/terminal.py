@@ -30,6 +30,16 @@ def visible(text: str) -> str:
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
+# A password may contain an unencoded slash, and git prints it all the same: after a colon, all up to the last
+# @ is taken for one.
+_USERINFO = re.compile(r"(?<=://)(?:[^\s/'\"]*:[^\s'\"]*|[^\s/'\"]*)@")
+
+
+def redacted(text: str) -> str:
+    """Return a text with ``***`` in place of user names and passwords in addresses: ``https://***@host/path``."""
+    return _USERINFO.sub("***@", text)
+
+
 def say(text: str, *, error: bool = False) -> None:
     """Print a text as one or several lines, to standard error if ``error``.
 

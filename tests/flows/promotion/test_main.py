@@ -43,8 +43,8 @@ def test_publication_brings_versions_and_their_data_to_other_machines(
     )
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     add_remote(toy.root, tmp_path / "shelf")
-    assert publication() == "origin has every version and stage; new there: v0.1.0.\n"
-    assert publication() == "origin has every version and stage; new there: no version.\n"
+    assert publication() == "origin has every version and stage: v0.1.0.\n"
+    assert publication() == "origin has every version and stage: v0.1.0.\n"
     sh("git", "clone", "--quiet", "origin.git", "elsewhere", cwd=tmp_path)
     elsewhere = tmp_path / "elsewhere"
     assert Registry(Repository(elsewhere), "onnx").in_stage("production") == registry.in_stage("production")
@@ -61,11 +61,8 @@ def test_publication_of_lost_data_names_it_and_fails(toy, registry, publication,
     shutil.rmtree(toy.root / ".dvc" / "cache" / "files")
     with pytest.raises(SystemExit, match="not the files"):
         publication()
-    said = capsys.readouterr().out
-    assert (
-        f"ERROR: of {registry.in_stage('production').commit[:12]}, neither the cache nor the DVC remote has"
-        in said
-    )
+    said = capsys.readouterr().err
+    assert "ERROR: of v0.1.0, neither the cache nor the DVC remote has" in said
 
 
 @pytest.mark.parametrize(

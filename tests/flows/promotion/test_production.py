@@ -81,7 +81,7 @@ def test_run_after_a_promotion_is_checked_against_its_data_and_not_judged_again(
         "another reference changes figures of the data, not the data: no training"
     )
     assert "gate" not in tasks, "the model in production is not compared with itself"
-    assert "which is or was in production" in sh("git", "log", "-1", "--format=%B", newest(toy), cwd=toy.root)
+    assert "which was promoted before" in sh("git", "log", "-1", "--format=%B", newest(toy), cwd=toy.root)
     assert committed(toy, newest(toy), "metrics/validate.json")["train_promoted_rows"] == 1
 
 

@@ -1,12 +1,7 @@
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 
-import psutil
 import pytest
 
 from flows.runs import checkout as checkouts
@@ -14,8 +9,7 @@ from flows.runs.checkout import isolated
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
 from tuneline.repository.dvc import dvc_config
-from tuneline.repository.worktrees import GitError
-from tuneline.runtime.errors import ParamsError
+from tuneline.repository.git import GitError
 from tuneline.runtime.locks import BusyError
 from tuneline.settings import Retention
 
@@ -29,11 +23,6 @@ def fail_in(toy: Repository, name: str, *, result: str | None = None) -> None:
             (checkout.path / "result").write_text(result)
         raise RuntimeError
     os.utime(checkout.path, ns=(time.time_ns(),) * 2)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie is not: an orphan's may stay where nobody reaps (a container without an init)."""
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def test_checkout_is_isolated_from_the_working_tree(toy):
@@ -89,36 +78,6 @@ def test_same_run_in_two_processes_is_refused(toy, monkeypatch):
         pass
 
 
-def test_processes_of_a_killed_run_are_killed(toy, root):
-    """The supervisor of its program is killed with it: only the mark on its processes is left to find them
-    by."""
-    flow = f"""
-        import os, psutil, signal, sys
-        sys.path.insert(0, {str(root)!r})
-        from pathlib import Path
-        from flows.runs.checkout import isolated
-        from flows.runs.processes import Programs
-        from flows.runs.repository import Repository
-        def kill(line):
-            print(line, flush=True)
-            psutil.Process().children()[0].kill()
-            os.kill(os.getpid(), signal.SIGKILL)
-        with isolated(Repository(Path({str(toy.root)!r})), "killed", "main") as checkout:
-            programs = Programs(checkout.path, "killed", locks=[checkout.lock])
-            programs.run(["sh", "-c", "setsid sleep 600 & echo $!; sleep 600"], "It", kill)
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(flow)], stdout=subprocess.PIPE, text=True
-    )
-    orphan = int(process.stdout.readline())
-    assert process.wait() == -signal.SIGKILL
-    assert is_alive(orphan)
-    with isolated(toy, "next", "main"):
-        pass
-    assert not is_alive(orphan)
-    process.stdout.close()
-
-
 def test_incomplete_checkout_is_created_again(toy):
     fail_in(toy, "run")
     (toy.state / "run.json").unlink()
@@ -137,54 +96,6 @@ def test_truncated_dvc_lock_is_not_resumed(toy, left):
     (toy.state / "run" / "dvc.lock").write_text(left)
     with isolated(toy, "run", "main") as checkout:
         assert not (checkout.path / "dvc.lock").exists()
-
-
-def commit_file(toy: Repository, name: str, text: str, message: str) -> str:
-    """Commit a file, and return the commit."""
-    (toy.root / name).write_text(text)
-    sh("git", "add", "--force", name, cwd=toy.root)
-    sh("git", "commit", "--quiet", f"--message={message}", cwd=toy.root)
-    return toy.resolve("HEAD")
-
-
-CONFLICT = "<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n"
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["params.yaml", "dvc.yaml", "dvc.lock", "conf/config.yaml", "conf/task/strong.yaml", "data/batch.dvc"],
-)
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [(CONFLICT, "line 2: a merge left a conflict."), ("b: [1,\n", "line 3: invalid YAML: ")],
-)
-@pytest.mark.promise("broken-commit")
-def test_commit_with_invalid_yaml_is_refused_with_its_file_and_line(toy, name, text, problem):
-    bad = commit_file(toy, name, f"first: 1\n{text}", "A merge")
-    tip = commit_file(toy, "README.md", "Hello", "Another")
-    with pytest.raises(ParamsError) as error, isolated(toy, "run", "main"):
-        pass
-    message = str(error.value)
-    assert message.startswith(f"Commit {tip[:12]} of main cannot be run:\n  {name}, {problem}")
-    assert f" Last changed by {bad[:7]} 'A merge' by Test.\n" in message
-    assert message.endswith("Correct that in a new commit of main; the next run takes it.")
-    assert not (toy.state / "run").exists()
-
-
-def test_every_file_with_a_conflict_is_named_once(toy):
-    (toy.root / "conf" / "params.yaml").symlink_to("../params.yaml")
-    sh("git", "add", "conf/params.yaml", cwd=toy.root)
-    commit_file(toy, "params.yaml", CONFLICT, "A merge")
-    commit_file(toy, "dvc.lock", CONFLICT, "Another")
-    with pytest.raises(ParamsError) as error, isolated(toy, "run", "main"):
-        pass
-    assert str(error.value).count("line 1: a merge left a conflict.") == 2
-
-
-def test_file_of_several_documents_that_no_run_reads_is_not_refused(toy):
-    commit_file(toy, "conf/cluster.yaml", "kind: Job\n---\nkind: Service\n", "For Kubernetes")
-    with isolated(toy, "run", "main") as checkout:
-        assert (checkout.path / "conf" / "cluster.yaml").exists()
 
 
 def test_unknown_ref_error_names_the_ref(toy):

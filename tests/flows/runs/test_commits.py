@@ -2,12 +2,11 @@
 
 import pytest
 
-from flows.runs.commits import NotFastForwardError, complete_move, fast_forward
+from flows.runs.commits import NotFastForwardError, fast_forward
 from flows.runs.repository import Repository
 from tests.faults.clones import Machine, clone, git, origin
-from tests.faults.kills import kills
 from tests.flows.conftest import sh
-from tuneline.repository.worktrees import GitError
+from tuneline.repository.git import GitError
 
 
 @pytest.fixture
@@ -116,46 +115,3 @@ def test_data_of_changed_dvc_files_follow(toy):
     fast_forward(Repository(root, messages.append), "main", commits[1], push=False)
     assert (root / "rows.csv").read_text() == "a person's own"
     assert "but not their data" in messages[0]
-
-
-def is_step_of_a_move(event, arguments):
-    """The record is written or removed, or git or DVC is started to change the working tree."""
-    if event == "subprocess.Popen":
-        return "merge" in arguments[1] or "dvc" in arguments[1]
-    return event in {"os.rename", "os.remove"} and "move.json" in str(arguments)
-
-
-@pytest.mark.slow  # a dozen DVC commands
-@pytest.mark.timeout(300)
-@pytest.mark.promise("killed-ingest")
-def test_kill_at_any_instant_of_a_move_leaves_data_that_the_next_run_completes(toy):
-    root = toy.root
-    before = ""
-    for rows in ("old", "new"):
-        before = toy.resolve("HEAD")
-        (root / "rows.csv").write_text(rows)
-        sh("dvc", "add", "--quiet", "rows.csv", cwd=root)
-        sh("git", "add", "--all", cwd=root)
-        sh("git", "commit", "--quiet", f"--message={rows} rows", cwd=root)
-    commit = toy.resolve("HEAD")
-
-    seen = set()
-    incomplete = 0
-    for step in kills(lambda: move_after_reset(toy, before, commit), is_step_of_a_move):
-        is_moved = toy.resolve("HEAD") == commit
-        incomplete += is_moved and (root / "rows.csv").read_text() == "old"
-        complete_move(toy)
-        assert (root / "rows.csv").read_text() == ("new" if is_moved else "old"), step
-        assert not (toy.state / "move.json").exists()
-        seen.add(is_moved)
-    assert seen == {False, True}
-    assert incomplete, "a kill came between the merge and the data"
-    assert (root / "rows.csv").read_text() == "new"
-
-
-def move_after_reset(toy: Repository, before: str, commit: str) -> None:
-    """Set the working tree back, and move it."""
-    toy.git("reset", "--quiet", "--hard", before)
-    (toy.root / "rows.csv").unlink(missing_ok=True)
-    (toy.root / "rows.csv").write_text("old")
-    fast_forward(toy, "main", commit, push=False)

@@ -10,8 +10,7 @@ import pytest
 from prefect.logging import disable_run_logger
 
 from flows.promotion.production import PROFILE
-from flows.runs import pipeline as pipelines
-from flows.runs.pipeline import KilledError, Pipeline, cause, killed_by, out_of_memory_kills, stage_task
+from flows.runs.pipeline import KilledError, Pipeline, killed_by, stage_task
 from flows.runs.processes import ProgramError, Programs
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
@@ -154,6 +153,20 @@ def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_
     assert not (tmp_path / "other.json").exists()
 
 
+def test_damaged_copy_of_the_dvc_remote_is_refused(toy, registry, promoted, pipeline, tmp_path):
+    add_remote(toy.root, tmp_path / "shelf", local=True)
+    sh("dvc", "push", "--quiet", cwd=toy.root)
+    commit = registry.in_stage("production").commit
+    md5 = lock_at(toy.root, commit).out("reports/predictions.parquet")
+    sh("rm", "-rf", ".dvc/cache/files", cwd=toy.root)
+    pipeline.get(toy, "reports/predictions.parquet", commit, tmp_path / "whole", "The predictions")
+    stored = tmp_path / "shelf" / "files" / "md5" / md5[:2] / md5[2:]
+    stored.chmod(0o644)
+    stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match="damaged copy"):
+        pipeline.get(toy, "reports/predictions.parquet", commit, tmp_path / "copy", "The predictions")
+
+
 def test_unknown_artifact_error_names_the_setting(toy):
     with pytest.raises(ArtifactError, match=r"promotion\.artifact"):
         artifact_path(toy.root, "classifier")
@@ -211,14 +224,3 @@ def test_signal_of_a_stage_is_that_of_its_command(code, number):
 
 def test_signal_of_dvc_itself_counts_as_well():
     assert killed_by(ProgramError("Stage 'train'", -9, ["train: step 7"])) == signal.SIGKILL
-
-
-def test_cause_of_sigkill_is_what_the_kernel_counts(tmp_path, monkeypatch):
-    assert "out-of-memory killer was at work" in cause(signal.SIGKILL, 3, 4)
-    assert "a person" in cause(signal.SIGKILL, 3, 3)
-    assert "Usually" in cause(signal.SIGKILL, None, 3)
-    assert cause(signal.SIGSEGV, 3, 4) is None
-    monkeypatch.setattr(pipelines, "KERNEL_COUNTERS", tmp_path / "vmstat")
-    assert out_of_memory_kills() is None
-    (tmp_path / "vmstat").write_text("pgfault 7\noom_kill 2\n")
-    assert out_of_memory_kills() == 2

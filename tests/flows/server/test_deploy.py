@@ -3,9 +3,6 @@
 import asyncio
 import contextlib
 import json
-import shutil
-import subprocess
-import sys
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,21 +10,17 @@ from pathlib import Path
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-import psutil
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-from prefect.states import Crashed
 from ruamel.yaml import YAML
 
 from flows.server import worker
 from flows.server.deploy import DEPLOYMENTS, POOL, deploy
 from tests.conftest import ROOT
-from tests.flows.conftest import sh
-from tests.flows.prefect_server import LOGIN, prefect_server, until
-from tuneline.runtime.processes import ending
+from tests.flows.prefect_server import LOGIN, until
 
 AUTOMATIONS = [
     "tuneline: train when new rows were committed",
@@ -155,67 +148,3 @@ def test_flows_are_those_of_the_worker_wherever_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert worker.enter() == {"directory": str(ROOT)}
     assert Path.cwd() == ROOT
-
-
-def machine(origin: Path, place: Path, shared: Path) -> Path:
-    """Clone the repository to a place of a machine's own, with the flows in it."""
-    sh("git", "clone", "--quiet", str(origin), str(place), cwd=origin)
-    for package in ("flows", "tuneline"):
-        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
-    (place / "conf" / "flows.yaml").write_text(f"training: {{checkpoints: {shared}}}\n")
-    return place
-
-
-def start_worker(served, place: Path) -> subprocess.Popen:
-    env = {
-        name: value for name, value in served.env.items() if name not in ("PYTHONPATH", "TUNELINE_REPOSITORY")
-    }
-    command = [sys.executable, "-m", "flows.server.worker", "--name", place.name, "--work-queue", "gpu"]
-    with (served.logs / f"{place.name}.log").open("w") as log:
-        return subprocess.Popen(command, cwd=place, env=env, stdout=log, stderr=log, start_new_session=True)
-
-
-def lose(worker: subprocess.Popen, place: Path) -> None:
-    """Kill all processes of a machine at once, and remove what it had."""
-    processes = [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]
-    for process in processes:
-        process.suspend()
-    for process in processes:
-        process.kill()
-    worker.wait()
-    psutil.wait_procs(processes, timeout=10)
-    shutil.rmtree(place)
-
-
-@pytest.mark.slow  # a server, two workers and a run
-@pytest.mark.timeout(600)
-@pytest.mark.promise("lost-worker-machine")
-def test_run_of_a_lost_machine_resumes_from_its_checkpoint_in_a_clone_under_another_path(toy, tmp_path):
-    shared = tmp_path / "shared"
-    origin = tmp_path / "origin.git"
-    sh("git", "clone", "--quiet", "--bare", str(toy.root), str(origin), cwd=tmp_path)
-    first, second = (
-        machine(origin, tmp_path / "a" / "first", shared),
-        machine(origin, tmp_path / "elsewhere" / "second", shared),
-    )
-    with prefect_server(tmp_path / "home") as served:
-        deploy(served.env, train_queue="gpu")
-        worker = start_worker(served, first)
-        deployment = served.client.read_deployment_by_name("train/train-on-demand")
-        parameters = {"overrides": ["train.pause=0.05", "train.steps=600"], "promote": False}
-        run = served.client.create_flow_run_from_deployment(deployment.id, parameters=parameters).id
-        until(lambda: list(shared.glob("*/toy/step-*/complete.json")), 200, "a copy of a checkpoint")
-        lose(worker, first)
-
-        served.client.set_flow_run_state(run, Crashed(message="No heartbeat"), force=True)
-        with ending(start_worker(served, second)):
-            assert served.wait(run, "Completed").run_count == 2
-        said = served.wait_for_line(run, "resuming from step")
-        assert [line for line in said if line.startswith("Fetched checkpoint step-")]
-        assert [
-            line.rpartition(", in ")[2].partition("/.dvc")[0] for line in said if line.startswith("Commit ")
-        ] == [
-            str(first),
-            str(second),
-        ]
-        assert list(shared.iterdir()) == [], "a run that succeeded needs no copies"

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import until
 from tuneline.repository.dvc import dvc_config
-from tuneline.repository.worktrees import GitError
+from tuneline.repository.git import GitError
 
 
 @pytest.fixture

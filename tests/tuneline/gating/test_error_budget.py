@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tuneline.gating.error_budget import NEW_ROWS, YEAR, ErrorBudget, GateEntry
+from tuneline.gating.error_budget import YEAR, ErrorBudget, GateEntry, Votes, fewest_discordant, votes_needed
 from tuneline.settings import PromotionPolicy
 
 NOW = 1_800_000_000.0
@@ -89,18 +89,6 @@ def test_budget_is_renewed_when_a_year_has_passed_and_not_by_another_split():
     assert budget_of(history, "b", now=NOW + YEAR).level == pytest.approx(PART)
 
 
-def test_new_rows_have_a_budget_of_their_own():
-    history = judged(100, validation_p=0.0)
-    level = 0.01 / 13
-    assert ErrorBudget.of_new_rows(history, NOW, POLICY).level == pytest.approx(level)
-    for number in range(13):
-        budget = ErrorBudget.of_new_rows(history, NOW, POLICY)
-        assert budget.level == pytest.approx(level)
-        history.append(entry(budget, NOW - 13 + number, NEW_ROWS))
-    assert ErrorBudget.of_new_rows(history, NOW, POLICY).level == 0
-    assert budget_of(history[100:]).level == pytest.approx(PART)
-
-
 def test_same_two_models_on_the_same_rows_use_up_nothing_twice():
     history = judged(3, validation_p=0.02)
     again = budget_of(history, validation_p=0.9).of_pair(history[1].candidate, "v0.1.0")
@@ -110,7 +98,7 @@ def test_same_two_models_on_the_same_rows_use_up_nothing_twice():
     assert budget_of(history).of_pair("", "v0.1.0").cost > 0
 
 
-def test_decisions_of_an_earlier_version_are_read_and_count():
+def test_decision_without_validation_is_read_and_counts():
     text = judged(1)[0].model_dump_json()
     assert "validation_p" not in text
     old = GateEntry.model_validate_json(text)
@@ -137,3 +125,18 @@ def test_year_of_candidates_that_are_no_better_seldom_promotes_one_even_if_night
         wins = draw.binomial(60, 0.5, size=365)
         wrong += bool((binom.sf(wins - 1, 60, 0.5) <= levels).any())
     assert wrong / years <= 0.05
+
+
+def test_candidate_has_to_win_as_many_discordant_rows_as_the_exact_test_needs():
+    for discordant, level in ((10, 0.05), (60, 1e-4)):
+        needed = votes_needed(discordant, level)
+        assert binom.sf(needed - 1, discordant, 0.5) <= level < binom.sf(needed - 2, discordant, 0.5)
+    assert votes_needed(fewest_discordant(0.01) - 1, 0.01) is None
+    assert votes_needed(fewest_discordant(0.01), 0.01) == fewest_discordant(0.01)
+
+
+def test_rows_of_a_cluster_have_one_vote():
+    candidate = np.array([True, True, True, False, False])
+    production = np.array([False, False, False, True, True])
+    assert Votes.of(candidate, production) == Votes(3, 2)
+    assert Votes.of(candidate, production, np.array([0, 0, 0, 1, 2])) == Votes(1, 2)

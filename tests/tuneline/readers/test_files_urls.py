@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.s3 import Bucket, refusing
-from tuneline.readers.files import RemoteFile, file_system, list_files, reaching, redacted
+from tuneline.readers.files import RemoteFile, file_system, list_files, reaching
 from tuneline.runtime.errors import DataError, StageError, UnreadableError
+from tuneline.runtime.terminal import redacted
 
 SCHEMES = ("https", "ssh", "s3", "git+http")
 VISIBLE = st.text(

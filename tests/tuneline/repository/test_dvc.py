@@ -1,32 +1,33 @@
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.dvc_files import add_remote, init_dvc
-from tests.project import GIT_IDENTITY
-from tuneline.repository.dvc import NoRemoteError, dvc_config, local_settings, require_remote, share_settings
+from tuneline.repository.dvc import (
+    NoRemoteError,
+    cache_folder,
+    default_remote,
+    dvc_config,
+    local_settings,
+    make_site_cache_private,
+    remote_folder,
+    require_remote,
+    share_settings,
+)
 
 
 def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):
-    """DVC would create its folder on another disk. tests/flows/test_train.py has the run that fills it when
-    it is back."""
+    """DVC would create its folder on another disk."""
     root, shelf = tmp_path / "repo", tmp_path / "shelf"
     root.mkdir()
-    git = ("git", "-C", str(root))
-    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run(["git", "-C", str(root), "init", "--quiet"], check=True)
     init_dvc(root)
     with pytest.raises(NoRemoteError, match="no default remote"):
         require_remote(root)
     add_remote(root, shelf)
-    require_remote(root)  # a new one, and nothing was pushed before
-
-    subprocess.run(
-        [*git, "commit", "--quiet", "--allow-empty", "--message=Start"], check=True, env=GIT_IDENTITY
-    )
-    subprocess.run([*git, "update-ref", "refs/remotes/origin/runs/first", "HEAD"], check=True)
-    with pytest.raises(NoRemoteError, match=f"{shelf}, .*no data"):
-        require_remote(root)
-    (shelf / "files").mkdir()
+    shelf.mkdir(exist_ok=True)
     require_remote(root)
     shelf.rename(tmp_path / "unmounted")
     with pytest.raises(NoRemoteError, match=f"{shelf}, .*not exist"):
@@ -47,7 +48,32 @@ def test_worktree_shares_cache_and_remotes_of_a_repository_in_any_folder(tmp_pat
     assert settings["cache"]["dir"] == str(root / ".dvc/cache")
     assert settings["core"]["remote"] == "store"
     assert settings["remote"]["store"]["url"] == f"{root}/remote"
+    assert settings["remote"]["store"]["verify"] is True
     with local_settings(worktree) as edited:
         edited["core"]["autostage"] = True
     assert dvc_config(worktree)["core"]["autostage"] is True
     assert dvc_config(worktree)["remote"]["store"]["url"] == f"{root}/remote"
+
+
+def test_settings_of_dvc_are_read_as_this_module_expects(tmp_path):
+    """What ``dvc_config`` uses of DVC's Python: levels are merged, relative addresses are resolved."""
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    remote = a\n['remote \"a\"']\n    url = ../shelf\n")
+    (tmp_path / ".dvc/config.local").write_text("[cache]\n    dir = /var/cache/dvc\n")
+    settings = dvc_config(tmp_path)
+    assert settings["core"]["remote"] == default_remote(tmp_path) == "a"
+    assert settings["remote"]["a"]["url"] == str(tmp_path / "shelf")
+    assert remote_folder(tmp_path) == tmp_path / "shelf"
+    assert cache_folder(tmp_path) == Path("/var/cache/dvc")
+    make_site_cache_private(tmp_path)
+    assert dvc_config(tmp_path)["core"]["site_cache_dir"] == str(tmp_path / ".dvc/tmp/site")
+
+
+def test_only_settings_and_composition_import_dvc(root):
+    importing = re.compile(r"^\s*(from|import) (dvc|dvc_data|dvc_objects|scmrepo)\b", re.MULTILINE)
+    modules = []
+    for top in ("flows", "tuneline", "stages"):
+        for path in (root / top).rglob("*.py"):
+            if importing.search(path.read_text(encoding="utf-8")):
+                modules.append(path.relative_to(root).as_posix())
+    assert modules == ["flows/runs/compose.py", "tuneline/repository/dvc.py"]

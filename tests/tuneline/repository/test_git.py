@@ -15,9 +15,9 @@ from tuneline.repository.git import (
     git,
     registered,
     require_own_repository,
+    run_git,
     unversioned,
 )
-from tuneline.repository.worktrees import run_git
 from tuneline.runtime.errors import StageError
 
 

@@ -8,7 +8,8 @@ import pytest
 from tests.dvc_files import init_dvc
 from tests.faults.kills import killed
 from tests.project import GIT_IDENTITY
-from tuneline.repository.worktrees import GitError, IsolatedTree, run_git
+from tuneline.repository.git import GitError, run_git
+from tuneline.repository.worktrees import IsolatedTree
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
-from tuneline.repository.worktrees import GitError
+from tuneline.repository.git import GitError
 
 
 def test_password_is_not_in_a_git_error(tmp_path):

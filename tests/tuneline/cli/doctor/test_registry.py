@@ -13,8 +13,7 @@ import pytest
 from tests.dvc_files import add_remote, init_dvc
 from tuneline.cli import doctor as checks
 from tuneline.cli.doctor import FREE_DISK_HINT
-from tuneline.repository import remote
-from tuneline.repository.dvc import NoRemoteError
+from tuneline.repository.worktrees import at_commit
 
 DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 IDENTITY = {
@@ -90,7 +89,8 @@ def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing
         "the DVC remote does not have its files; origin does not have its tag"
     )
 
-    assert remote.push(project, ["onnx@v0.1.0"]).messages() == []
+    with at_commit(project, "onnx@v0.1.0") as tree:
+        run(tree, "dvc", "push", "--quiet")
     run(project, "git", "push", "--quiet", "origin", "--tags")
     assert results(project) == [
         ("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin")
@@ -139,53 +139,4 @@ def test_folder_of_a_remote_that_is_gone_is_not_created(project, tmp_path):
     add_remote(project, tmp_path / "shelf")
     (tmp_path / "shelf").rmdir()
     assert "shelf, the folder of the DVC remote, does not exist" in results(project)[0][1]
-    with pytest.raises(NoRemoteError):
-        remote.push(project)
     assert not (tmp_path / "shelf").exists()
-
-
-@pytest.mark.promise("damaged-copy")
-def test_copy_that_was_cut_is_no_second_copy(project, tmp_path):
-    add_remote(project, tmp_path / "shelf")
-    run(project, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
-    run(project, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
-    remote.push(project, ["onnx@v0.1.0"])
-    run(project, "git", "push", "--quiet", "origin", "--tags")
-    cut(tmp_path / "shelf")
-    assert results(project) == [
-        (
-            "warning",
-            "onnx v0.1.0, which is in production, has no second copy: model.onnx in the DVC remote is"
-            " damaged: 0 bytes instead of 1",
-        )
-    ]
-
-    cut(project / ".dvc/cache")
-    ((level, message),) = results(project)
-    assert level == "error"
-    assert "cannot be fetched: model.onnx in DVC's cache is damaged" in message
-
-
-def cut(folder: Path) -> None:
-    """Cut the model of version v0.1.0, as root may, who is not stopped by the permissions of DVC."""
-    (model,) = (path for path in folder.rglob(MODEL) if path.is_file())
-    model.chmod(0o644)
-    model.write_text("")
-
-
-MODEL = "ca4238a0b923820dcc509a6f75849b"
-"""The MD5 of the model, without what DVC names the folder by."""
-
-
-def test_second_version_of_a_commit_is_a_warning_with_the_command_that_repairs_it(project, tmp_path):
-    run(project, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
-    run(project, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
-    run(project, "git", "tag", "--annotate", "onnx@v0.7.0", "onnx@v0.1.0^{}", "--message=Once more")
-    run(project, "git", "push", "--quiet", "origin", "--tags")
-    result = next(checks.check_registry(project))
-    assert result.level == "warning"
-    assert "has a second version: onnx@v0.7.0" in result.message
-    run(project, "bash", "-c", result.hint)
-    assert "second version" not in next(checks.check_registry(project)).message
-    assert "v0.7.0" not in run(project, "git", "ls-remote", "origin")
-    assert "v0.1.0" in run(project, "gto", "show")

@@ -12,8 +12,8 @@ import sys
 import numpy as np
 import pytest
 
+from flows.promotion.evidence import PairedPredictions
 from flows.promotion.gate import decide_promotion
-from flows.promotion.paired_predictions import PairedPredictions
 from tests.conftest import ROOT
 from tests.ordinal import Ordinal, nearest_ranks
 from tests.params import write_params

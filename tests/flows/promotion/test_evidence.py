@@ -1,7 +1,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from flows.promotion.paired_predictions import paired_predictions, validation_predictions
+from flows.promotion.evidence import paired_predictions, validation_predictions
 from tests.flows.conftest import sh
 from tests.shards import into_shards
 from tuneline.core.yaml_files import read_yaml
