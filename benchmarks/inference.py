@@ -2,7 +2,7 @@
 
 - ``torch eager`` and ``torch compiled``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
-- ``fp32``, ``int8``, ``int8 static``: what the stage ``export`` writes.
+- ``fp32``, ``int8``: what the stage ``export`` writes.
 - ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install
   '.[openvino]'``); ``bf16``: the first in bf16, which it computes on processors with AVX512-BF16 or AMX only.
 - With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT
@@ -35,7 +35,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from transformers.utils.logging import disable_progress_bar
 
 from stages.export.graph import save_model, to_onnx
-from stages.export.int8 import to_dynamic_int8, to_static_int8
+from stages.export.int8 import to_dynamic_int8
 from tuneline.core.machine import threads
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier, session_options
@@ -152,8 +152,7 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
     fp32 = to_onnx(model, INPUTS, 20)
     made = {
         "fp32": fp32,
-        "int8": to_dynamic_int8(fp32, reduce_range=True),
-        "int8 static": to_static_int8(fp32, True, batches(16, 16, seed=1)),
+        "int8": to_dynamic_int8(fp32),
     }
     for name, one in made.items():
         yield loaded(name, save_model(one, folder / f"{name}.onnx")[0])

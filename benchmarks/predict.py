@@ -60,7 +60,7 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
         labels=["no", "yes"], text_columns=["first", "second"], tokenizer=tokenizer_record(folder)
     )
     models = {}
-    for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32, reduce_range=True)}.items():
+    for name, one in {"fp32": fp32, "int8": to_dynamic_int8(fp32)}.items():
         embed(one, record)
         models[name] = {
             "file": f"{name}.onnx",

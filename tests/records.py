@@ -14,7 +14,7 @@ def export_record(models: dict[str, dict[str, Any]] | None = None, **changes: An
         models: What differs from a file of 2 MiB, by precision. Default: fp32.
         changes: Other values of the record.
     """
-    files = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
+    files = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
     devices = DevicesUsed(type="cuda", precision="bf16", processes=2, distribution="MULTI_GPU")
     stage = StageProvenance(
         parameters={"seed": 42}, code="c" * 64, libraries={"torch": "2.13.0"}, devices=devices

@@ -11,14 +11,12 @@ for fp32.
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record, new_rows
 from stages.compare.flips import describe_flips
 from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
 from stages.compare.publication import PublishedModel, publish_passed, select_published, way_on
-from stages.compare.saturation import exported_saturation
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import Metrics
@@ -27,7 +25,7 @@ from tuneline.core.tables import SplitReader
 from tuneline.core.written_records import write_record
 from tuneline.metrics.judging import averaging
 from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison, Saturation
+from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params import CompareParams, Params
@@ -38,6 +36,8 @@ from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import GateError
 from tuneline.runtime.terminal import say
 
+BATCH_SIZE = 64
+"""Rows of a forward pass, or windows of them; fewer where they have more than 512 tokens."""
 ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""
 
@@ -63,7 +63,7 @@ def main() -> dict[str, float]:
         logits_of,
         outputs=split.task.outputs,
         pad_token_id=record.pad_token_id,
-        batch_size=params.compare.batch_size,
+        batch_size=BATCH_SIZE,
     )
     for precision in record.models:
         classifier = OnnxClassifier.exported(CANDIDATES, precision)
@@ -78,8 +78,7 @@ def main() -> dict[str, float]:
         )
 
     # comparison
-    saturation = exported_saturation(record, split)
-    comparisons, judgements = compare_exports(params.compare, exported, saturation, reference, params.seed)
+    comparisons, judgements = compare_exports(params.compare, exported, reference, params.seed)
     qualities = {}
     for precision, decided in decisions.items():
         quality = reference.quality(decided.task, comparisons[precision].logits)
@@ -110,7 +109,6 @@ def main() -> dict[str, float]:
 def compare_exports(
     params: CompareParams,
     exported: Mapping[str, Logits],
-    saturation: Mapping[str, Saturation],
     reference: TrainedLogits,
     seed: int,
 ) -> tuple[dict[str, LogitComparison], ToleranceJudgements]:
@@ -118,10 +116,9 @@ def compare_exports(
     comparisons, judgements = {}, {}
     for precision, logits in exported.items():
         comparison = compare_logits(reference, logits, params.close_rmse, seed)
-        comparison = replace(comparison, saturation=saturation.get(precision))
         comparisons[precision] = comparison
         judgements[precision] = judge_comparison(
-            comparison, params.tolerance(precision), reference.metric.name, is_exact=precision == "fp32"
+            comparison, params.tolerance(precision), reference.metric.name
         )
     return comparisons, judgements
 
@@ -163,10 +160,9 @@ def write_comparison_files(
         values = {
             **comparison.metrics,
             **qualities[precision],
-            "saturation": comparison.saturation,
             "violations": judgement.violations,
             "unclear": judgement.unclear or None,
-            "required": params.compare.tolerance(precision).required,
+            "required": params.compare.stops(precision),
             "published": precision in published,
         }
         models[precision] = ModelComparison.model_validate(values)

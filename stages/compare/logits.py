@@ -11,7 +11,6 @@ from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import effective_rows, exact_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, project_metric
 from tuneline.onnx.agreement import agreement, agreement_metrics
-from tuneline.onnx.comparison_records import Saturation
 from tuneline.tasks import Task
 
 Logits = NDArray[np.float32]
@@ -72,7 +71,6 @@ class LogitComparison:
     difference: NDArray[np.float64]
     flipped: NDArray[np.int64]
     not_finite: NDArray[np.int64]
-    saturation: Saturation | None = None
 
 
 def compare_logits(

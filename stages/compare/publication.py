@@ -29,7 +29,7 @@ def select_published(
     for precision, judgement in judgements.items():
         if not judgement.violations:
             published.append(precision)
-        elif params.tolerance(precision).required:
+        elif params.stops(precision):
             stopping += [f"{precision}: {message}" for message in judgement.violations]
     if stopping:
         return [], stopping
@@ -103,10 +103,7 @@ def way_on(stopping: Sequence[str]) -> str:
     if any(message.startswith("fp32: ") for message in stopping):
         remedy = "Try another export.opset; or widen compare.fp32 if this difference is acceptable."
     else:
-        remedy = (
-            "Set compare.int8.required (or fp16.required) to false, and the fp32 model is published"
-            " without it."
-        )
+        remedy = "Set compare.int8.required to false, and the fp32 model is published without it."
     return (
         f"Rows are counted from 0 in the reported split; their text is in {COMPARISON}/flips.json. {remedy}"
         f" {ONNX} is empty until then: `dvc checkout {ONNX}` brings back the model of dvc.lock, `git checkout"

@@ -1,7 +1,7 @@
 """Is an exported model within its tolerance: yes, no, or do the rows not show it?
 
 The fp32 model computes the same function as the trained one, so what is measured on the rows is held against
-its limits as it is. fp16 and int8 round, and how often that matters on other texts is estimated from the rows
+its limits as it is. int8 rounds, and how often that matters on other texts is estimated from the rows
 of the reported split: such a model fails if its interval lies beyond a limit. If a limit lies within the
 interval, the rows cannot tell, and the model is published with this note.
 """
@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.compare.logits import LogitComparison
-from stages.compare.saturation import violation_of
 from tuneline.metrics.stats import Estimate
-from tuneline.params.evaluate import Int8Tolerance, Tolerance
+from tuneline.params.evaluate import Fp32Tolerance, Tolerance
 
 SHOWN_ROWS = 10
 FEWEST_DIGITS = 3
@@ -38,17 +37,15 @@ class ToleranceJudgement:
         return ToleranceJudgement([*self.violations, *other.violations], [*self.unclear, *other.unclear])
 
 
-def judge_comparison(
-    comparison: LogitComparison, tolerance: Tolerance, metric: str, is_exact: bool
-) -> ToleranceJudgement:
-    """Hold a comparison against the limits of its precision: values if ``is_exact``, else intervals."""
+def judge_comparison(comparison: LogitComparison, tolerance: Tolerance, metric: str) -> ToleranceJudgement:
+    """Hold a comparison against the limits of its precision: values of fp32, else intervals."""
     judgement = _judge_logits(comparison, tolerance)
-    if is_exact:
+    if isinstance(tolerance, Fp32Tolerance):
         judgement += _judge_values(comparison, tolerance, metric)
     else:
         judgement += _judge_agreement(comparison, tolerance.min_agreement)
         judgement += _judge_drop(comparison, tolerance.max_metric_drop, metric)
-    return judgement + _judge_products(comparison, tolerance)
+    return judgement
 
 
 def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> ToleranceJudgement:
@@ -56,7 +53,7 @@ def _judge_logits(comparison: LogitComparison, tolerance: Tolerance) -> Toleranc
     if len(comparison.not_finite):
         violations.append(f"no finite logits for {rows_named(comparison.not_finite)}")
     largest = comparison.metrics["max_abs_diff"]
-    if tolerance.max_abs_diff is not None and largest > tolerance.max_abs_diff:
+    if isinstance(tolerance, Fp32Tolerance) and largest > tolerance.max_abs_diff:
         row = int(comparison.difference.argmax())
         violations.append(
             f"a logit of row {row} differs by {largest:.6g}, more than max_abs_diff"
@@ -102,14 +99,6 @@ def _judge_drop(comparison: LogitComparison, limit: float, metric: str) -> Toler
     if drop.high > limit:
         return ToleranceJudgement(unclear=[f"{measured}, and max_metric_drop is {limit:g}"])
     return ToleranceJudgement()
-
-
-def _judge_products(comparison: LogitComparison, tolerance: Tolerance) -> ToleranceJudgement:
-    saturation = comparison.saturation
-    allowed = isinstance(tolerance, Int8Tolerance) and tolerance.allow_saturation
-    if saturation is None or not saturation.possible or allowed:
-        return ToleranceJudgement()
-    return ToleranceJudgement(violations=[violation_of(saturation)])
 
 
 def _estimate(comparison: LogitComparison, name: str) -> Estimate:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from stages.export.graph import clean_graph, input_names, quiet, save_model, to_onnx
-from stages.export.int8_search import QuantizationRows, to_int8
+from stages.export.graph import input_names, save_model, to_onnx
+from stages.export.int8 import to_int8
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import file_hash, split_hash
 from tuneline.core.provenance import StageProvenance, provenance_file, stage_provenance
@@ -33,10 +33,12 @@ from tuneline.core.tokenizer_files import (
     TOKENIZER_JSON,
 )
 from tuneline.core.written_records import write_record
+from tuneline.model.batches import length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.tokenizer import long_text_beside
 from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
 from tuneline.onnx.usage import EXPORT_RECORD, FORMAT, ModelRecord, TokenizerRecord
-from tuneline.params import Params
+from tuneline.params import ExportParams, Params
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
 from tuneline.runtime.atomic_files import replace_directory, write_json
@@ -47,7 +49,11 @@ from tuneline.tasks.schemas import read_task
 if TYPE_CHECKING:
     from tuneline.model.frozen_classifier import TrainedModel
 
-FILES = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
+FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
+CALIBRATION_ROWS = 256
+"""Rows of the train split by which the activations of int8 are scaled."""
+CALIBRATION_BATCH = 16
+"""Rows, or windows of rows, of a batch: few, because long ones take gigabytes of memory."""
 LENGTH_FILE = "sentence_bert_config.json"
 """File by which text-embeddings-inference knows how many tokens a model reads."""
 EARLIER_STAGES = ("base", "download", "tokenize", "train")
@@ -60,35 +66,28 @@ It is ``KEY`` in tuneline/model/frozen_classifier.py, which imports torch.
 """
 
 
-def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Convert a copy of the fp32 graph to fp16, for GPUs; on a CPU it is slower than fp32.
-
-    ``logits`` stay float32. Constants beyond the range of fp16 become its largest number, so masks stay
-    masks.
-    """
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    with quiet():
-        return clean_graph(convert_float_to_float16(copy, keep_io_types=True))
-
-
-ExportedGraph = tuple[onnx.ModelProto, Mapping[str, Any]]
-"""A model in one precision, and how it was quantized: method and bits for int8, empty for the others."""
-
-
 def export(
-    model: "TrainedModel", columns: Sequence[str], params: Params, rows: QuantizationRows
-) -> dict[str, ExportedGraph]:
-    """Convert a classifier in evaluation mode to all precisions; return the models by precision."""
+    model: "TrainedModel",
+    columns: Sequence[str],
+    params: ExportParams,
+    rows: TokenizedSplit,
+    pad_token_id: int,
+) -> dict[str, onnx.ModelProto]:
+    """Convert a classifier in evaluation mode to all precisions; return the models by precision.
+
+    Args:
+        model: The classifier.
+        columns: Columns of the tokenized data.
+        params: Section ``export``.
+        rows: Rows of the train split, which calibrate int8.
+        pad_token_id: Token id that fills the shorter rows of a batch.
+    """
     with progress("export: conversion to ONNX", unit=""):
-        fp32 = to_onnx(model, columns, params.export.opset)
-    exported: dict[str, ExportedGraph] = {"fp32": (fp32, {})}
-    if "fp16" in params.export.precisions:
-        exported["fp16"] = to_fp16(fp32), {}
-    if "int8" in params.export.precisions:
-        exported["int8"] = to_int8(fp32, params, rows)
+        fp32 = to_onnx(model, columns, params.opset)
+    exported = {"fp32": fp32}
+    if "int8" in params.precisions:
+        batches = length_sorted_batches(rows.lengths, CALIBRATION_BATCH, rows.window_counts)
+        exported["int8"] = to_int8(fp32, (rows.pad(batch, pad_token_id) for batch in batches))
     return exported
 
 
@@ -106,7 +105,7 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
 
 
 def write_models(
-    exported: Mapping[str, ExportedGraph], record: ExportRecord, classifier: Path, folder: Path
+    exported: Mapping[str, onnx.ModelProto], record: ExportRecord, classifier: Path, folder: Path
 ) -> dict[str, float]:
     """Write the models with the record in their metadata, ``export.json``, and the tokenizer.
 
@@ -122,24 +121,19 @@ def write_models(
     # models: one with large weights has a second file
     models = {}
     sizes = {}
-    for precision, (graph, quantization) in exported.items():
-        entries: dict[str, Any] = {"precision": precision}
-        if quantization:
-            entries["quantization"] = quantization
-        embed(graph, record, **entries)
+    for precision, graph in exported.items():
+        embed(graph, record, precision=precision)
         files = save_model(graph, folder / FILES[precision])
         size = sum(file.stat().st_size for file in files)
         models[precision] = ModelRecord(
             file=files[0].name,
             bytes=size,
             sha256={file.name: file_hash(file) for file in files},
-            **quantization,
         )
         sizes[f"{precision}_mb"] = round(size / 2**20, 2)
 
     # record: all models have the inputs of the fp32 graph
-    fp32, _ = exported["fp32"]
-    inputs = input_names(fp32)
+    inputs = input_names(exported["fp32"])
     write_record(folder / EXPORT_RECORD, record.model_copy(update={"inputs": inputs, "models": models}))
     return sizes
 
@@ -233,15 +227,13 @@ def main() -> Measurements:
 
     # data, and where the model comes from: an incomplete record is found before the conversion
     train = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
-    validation = SplitReader.open(TOKENIZED, "validation", made_by="tokenize")
     task = trained_task(read_task(train.schema), CLASSIFIER)
     record = new_record(CLASSIFIER, task, params)
 
     # models
     inputs = input_columns(train.schema)
-    close_rmse = params.compare.close_rmse
-    rows = QuantizationRows(train, validation, task, record.pad_token_id, params.seed, close_rmse)
-    exported = export(load_for_tracing(CLASSIFIER), inputs, params, rows)
+    rows = TokenizedSplit.read(train).sample(CALIBRATION_ROWS, params.seed)
+    exported = export(load_for_tracing(CLASSIFIER), inputs, params.export, rows, record.pad_token_id)
 
     with replace_directory(CANDIDATES) as folder:
         return write_models(exported, record, CLASSIFIER, folder)

@@ -1,20 +1,20 @@
-"""Quantization of the fp32 graph to int8: the methods.
+"""Quantization of the fp32 graph to int8.
 
 Products of int8 are fast because all activations of a batch share one scale: a few large ones make it coarse
-for the others. ``smoothed`` divides large channels of the activations and multiplies their weights
+for the others. So large channels of the activations are divided first, and their weights multiplied
 (SmoothQuant, Xiao et al. 2022, https://arxiv.org/abs/2211.10438).
+
+Weights have 7 bits: two products of activations up to 255 and weights up to 64 add up to at most 32,640,
+which 16 bits hold, so that processors without VNNI do not saturate them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from stages.export.graph import LINEAR_OPERATORS, clean_graph, input_names, quiet, save_model
 from tuneline.model.batches import Batch
@@ -41,63 +41,37 @@ LEAST_RANGE = 1e-5
 """Smallest range of a channel, so that a channel that is always 0 has a scale."""
 
 
-def to_dynamic_int8(model: onnx.ModelProto, reduce_range: bool) -> onnx.ModelProto:
-    """Quantize the weights of a copy of the fp32 graph to int8.
+def to_int8(model: onnx.ModelProto, calibration: Iterable[Batch]) -> onnx.ModelProto:
+    """Return an int8 model that computes what the fp32 graph does, as nearly as 7 bits can.
 
     Ranges of activations are computed for each batch at run time. So the logits of a row depend slightly on
     the other rows of its batch.
+
+    Args:
+        model: The fp32 graph, which does not change.
+        calibration: Padded batches of rows of the train split.
     """
-    return _quantize(model, quantize_dynamic, reduce_range=reduce_range)
+    return to_dynamic_int8(smooth(model, calibration))
 
 
-def to_static_int8(
-    model: onnx.ModelProto, reduce_range: bool, calibration: Iterable[Batch]
-) -> onnx.ModelProto:
-    """Quantize the weights of a copy of the fp32 graph to int8, and its activations.
-
-    Activations are quantized by their minimum and maximum on padded batches.
-    """
-    inputs = input_names(model)
-    batches = iter(calibration)
-
-    def next_batch() -> Batch | None:
-        """Return the next batch, and ``None`` after the last, as a ``CalibrationDataReader`` does it."""
-        batch = next(batches, None)
-        if batch is None:
-            return None
-        return {name: batch[name] for name in inputs}
-
-    return _quantize(
-        model,
-        quantize_static,
-        calibration_data_reader=SimpleNamespace(get_next=next_batch),
-        reduce_range=reduce_range,
-        quant_format=QuantFormat.QDQ,
-        activation_type=QuantType.QUInt8,
-        extra_options={"MatMulConstBOnly": True},
-    )
-
-
-def _quantize(model: onnx.ModelProto, quantizer: Callable[..., None], **options: Any) -> onnx.ModelProto:
-    """Run a quantizer on files, because it would move the weights out of a model in memory."""
+def to_dynamic_int8(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Quantize the weights of a copy of an fp32 graph: on files, because weights in memory would be moved."""
     excluded = []
     for node in model.graph.node:
         if FROZEN_HEAD in node.input:
-            excluded.append(node.name)
-    excluded += [f"{name}_MatMul" for name in excluded]  # the dynamic quantizer renames a Gemm
-
+            excluded += [node.name, f"{node.name}_MatMul"]  # the quantizer renames a Gemm
     with temporary_directory() as folder, quiet():
         source = folder / "fp32.onnx"
         target = folder / "int8.onnx"
         save_model(model, source)
-        quantizer(
+        quantize_dynamic(
             source,
             target,
             op_types_to_quantize=QUANTIZED_OPERATORS,
             nodes_to_exclude=excluded,
             per_channel=True,
             weight_type=QuantType.QInt8,
-            **options,
+            reduce_range=True,
         )
         return clean_graph(onnx.load(target))
 
@@ -221,18 +195,13 @@ def activation_ranges(
         ranges[name] = np.zeros(size, np.float32)
 
     # the maxima of all batches
-    session = session_of(observed)
+    with temporary_directory() as folder:
+        path = folder / "model.onnx"
+        save_model(observed, path)  # weights may be of any size
+        session = open_session(path, session_options())
     inputs = input_names(model)
     for batch in calibration:
         maxima = session.run(outputs, {name: batch[name] for name in inputs})
         for name, maximum in zip(sizes, maxima, strict=True):
             ranges[name] = np.maximum(ranges[name], maximum)
     return ranges
-
-
-def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Load a graph into ONNX Runtime; its weights may be of any size."""
-    with temporary_directory() as folder:
-        path = folder / "model.onnx"
-        save_model(model, path)
-        return open_session(path, session_options())

@@ -8,7 +8,6 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
-from tests.small_pipeline import WORDS
 from tuneline.program.text_classifier import TextClassifier
 
 PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
@@ -70,18 +69,3 @@ def test_examples_refuse_another_number_of_texts(tmp_path_factory, monkeypatch):
     ])  # fmt: skip
     with pytest.raises(ValueError, match=r"2 texts; the model reads \['body'\]"):
         run_example(project, monkeypatch, "enable_padding")
-
-
-@pytest.mark.parametrize("words", [1, 10, 40, 80, 300])
-def test_example_of_windows_predicts_as_the_classifier_of_the_project(tmp_path_factory, monkeypatch, words):
-    project = published_pipeline(tmp_path_factory, "classification", "windows")
-    names = run_example(project, monkeypatch, "windows_of")
-    deployed = TextClassifier.load(project / "models/onnx", threads=1)
-    texts = ("the parcel", " ".join((WORDS * 20)[:words]))
-    expected = deployed.logits(deployed.encode([texts]), 8)[0]
-    np.testing.assert_allclose(names["logits_of"](*texts), expected, atol=1e-4)
-    with pytest.raises(ValueError, match="1 texts; the model reads"):
-        names["logits_of"]("the parcel")
-    texts = texts[::-1]
-    expected = deployed.logits(deployed.encode([texts]), 8)[0]
-    np.testing.assert_allclose(names["logits_of"](*texts), expected, atol=1e-4)

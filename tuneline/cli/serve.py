@@ -28,7 +28,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         str | None, typer.Option("--production", metavar="REPOSITORY", help=PRODUCTION_HELP)
     ] = None,
     precision: Annotated[
-        Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
+        Literal["fp32", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Others than this machine's own need a token")

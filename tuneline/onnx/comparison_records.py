@@ -6,19 +6,6 @@ from typing import ClassVar
 from tuneline.core.records import OMITTED, Number, Record
 
 
-class Saturation(Record):
-    """Result of the saturation check of an int8 model."""
-
-    possible: bool
-    """True if some activations make a sum of two products exceed 16 bits."""
-    largest_sum: int
-    """Largest magnitude that the sum of two products can have."""
-    sums: int
-    """Sums that were computed; 0 where none can saturate."""
-    saturated: int
-    """Sums that exceed 16 bits, among the computed ones."""
-
-
 class ModelComparison(Record):
     """Comparison of one exported model with the trained model.
 
@@ -39,8 +26,6 @@ class ModelComparison(Record):
     """Ends of the exact interval of ``agreement``; ``None`` in a record of an earlier version of Tuneline."""
     flips: int
     """Number of rows with another prediction."""
-    saturation: Saturation | None = OMITTED
-    """Only of a model with 8-bit products."""
     violations: Sequence[str]
     """Exceeded tolerances, as messages."""
     unclear: Sequence[str] | None = OMITTED

@@ -28,9 +28,6 @@ from tuneline.onnx.usage import (
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import TASKS, Task
 
-SCALES_OF_BATCH = {"dynamic", "smoothed"}
-"""Methods of int8 with one scale for all rows of a batch."""
-
 
 @dataclass(frozen=True)
 class EncodedRows(TokenizedRows):
@@ -119,8 +116,7 @@ class ExportedModel:
 
         So it is with 8-bit models whose activations are rounded by scales of the whole batch.
         """
-        method = json.loads(self.classifier.metadata.get("quantization", "{}")).get("method")
-        return method in SCALES_OF_BATCH
+        return self.classifier.metadata["precision"] == "int8"
 
     @property
     def max_length(self) -> int:

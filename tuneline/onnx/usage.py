@@ -59,14 +59,6 @@ class ModelRecord(Record):
     """
     costs: CostRecord | None = OMITTED
     """What errors cost, where that decides about its answers; ``compare`` adds it."""
-    method: str | None = OMITTED
-    """int8: ``dynamic``, ``smoothed``, ``static`` or ``per_token``."""
-    weight_bits: int | None = OMITTED
-    """int8: 7 or 8."""
-    mean_abs_diff_on_validation: Mapping[str, float] | None = OMITTED
-    """int8, method ``best``: mean absolute difference of the logits from fp32, by the method chosen."""
-    fp32_layers: Sequence[str] | None = OMITTED
-    """int8, method ``best``: linear layers that stay in fp32, first those whose rounding costs most."""
     metrics: Mapping[str, Number] | None = OMITTED
     """Metrics of this model on the reported split; ``compare`` adds them when it publishes the model."""
     probe_outputs: Sequence[Sequence[Number]] | None = OMITTED

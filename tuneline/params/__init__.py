@@ -91,12 +91,4 @@ class Params(Section):
                 " or model.head to null"
             )
 
-        may_saturate = "int8" in self.export.precisions and not self.export.int8.reduce_range
-        tolerance = self.compare.int8
-        if may_saturate and tolerance.required and not tolerance.allow_saturation:
-            raise ValueError(
-                "export.int8.reduce_range: weights in 8 bits saturate on processors without VNNI, so compare"
-                " refuses the model; keep true, or set compare.int8.allow_saturation: true if every server"
-                " that runs it has VNNI"
-            )
         return self

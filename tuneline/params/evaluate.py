@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from tuneline.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
 
 Split = Literal["train", "validation", "test"]
-Precision = Literal["fp32", "fp16", "int8"]
+Precision = Literal["fp32", "int8"]
 
 
 class EvaluateParams(Section):
@@ -39,54 +39,6 @@ class EvaluateParams(Section):
         return self
 
 
-class Int8Params(Section):
-    """``export.int8``."""
-
-    method: Literal["dynamic", "smoothed", "static", "per_token", "best"] = "best"
-    """``dynamic``: ranges of activations by batch.
-
-    ``smoothed``: likewise, after SmoothQuant. ``static``: ranges once, from calibration
-    rows. ``per_token``: ranges by token. ``best``: the first that agrees with fp32 on the validation split,
-    of ``smoothed``, the same with layers in fp32, and ``dynamic``; else the first that no later one agrees
-    better than beyond noise.
-    """
-    batch_invariant: bool = False
-    """Logits of a row have the same bits beside any other rows, if they are padded to the same length.
-
-    With a frozen head, they differ in the last digits, as those of fp32. ``best`` then tries ``per_token``,
-    and the same with layers in fp32. What it costs: docs/serving.md.
-    """
-    calibration_rows: Positive = 256
-    """Number of calibration rows of ``smoothed`` and ``static``, sampled from the train split with ``seed``.
-    """
-    max_fp32: Rate = 0.2
-    """``best``: largest fraction of the linear layers' weights that stays in fp32 where predictions change by
-    int8. ``0``: none.
-    """
-    search_models: Positive = 6
-    """``best``: number of int8 models that are made and measured at most."""
-    search_rows: Positive = 256
-    """``best``: number of rows of the validation split that each is measured on, at most.
-
-    Six models on 256 rows take about a quarter of the time of the shortest training that ``tuneline init``
-    proposes.
-    """
-    reduce_range: bool = True
-    """Weights of 7 bits, with the same products on every processor.
-
-    ``false``: 8 bits, only if every server has VNNI; elsewhere products
-    saturate, and predictions are wrong without an error."""
-
-    @model_validator(mode="after")
-    def _same_bits(self) -> Self:
-        if self.batch_invariant and self.method in {"dynamic", "smoothed"}:
-            raise ValueError(
-                f"batch_invariant: the ranges of method {self.method!r} are those of a batch; set method:"
-                " per_token, static or best"
-            )
-        return self
-
-
 class ExportParams(Section):
     """Section ``export``."""
 
@@ -94,8 +46,6 @@ class ExportParams(Section):
     """Version of the ONNX operator set. The exporter supports 18 and later."""
     precisions: Annotated[list[Precision], Field(min_length=1)] = ["fp32", "int8"]
     """Precisions to export. fp32 is required, because the others are converted from it."""
-    int8: Int8Params
-    """How the int8 model is quantized."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -111,8 +61,6 @@ class ExportParams(Section):
 class Tolerance(Section):
     """How far an exported model may differ from the trained one on the reported split."""
 
-    max_abs_diff: PositiveFloat | None
-    """Maximal absolute difference of any logit. ``null``: not checked."""
     min_agreement: Rate
     """Minimal fraction of rows with the same prediction.
 
@@ -121,51 +69,44 @@ class Tolerance(Section):
     """
     max_metric_drop: Annotated[float, Field(ge=0)]
     """Maximal decrease of the metric that decides (``train.metric``)."""
-    required: bool
+
+
+class Fp32Tolerance(Tolerance):
+    """Tolerances of fp32, which computes what the trained model does."""
+
+    max_abs_diff: PositiveFloat
+    """Maximal absolute difference of any logit."""
+
+
+class Int8Tolerance(Tolerance):
+    """Tolerances of int8, held against intervals: docs/serving.md."""
+
+    required: bool = False
     """True if the pipeline stops when the model fails, as always for fp32.
 
     ``false``: it continues without publishing the model.
     """
 
 
-class Int8Tolerance(Tolerance):
-    """Tolerances of int8, whose products may depend on the processor."""
-
-    allow_saturation: bool = False
-    """Publish a model whose 8-bit products can exceed 16 bits (``export.int8.reduce_range: false``)."""
-
-
 class CompareParams(Section):
     """Section ``compare``: tolerances by precision."""
 
-    batch_size: Positive = 64
-    """Rows per batch of ONNX Runtime, or windows of them; fewer where they have more than 512 tokens."""
     close_rmse: PositiveFloat = 0.25
     """Regression: two predictions agree if they differ by at most so many root mean squared errors of the
     trained model.
     """
-    fp32: Tolerance = Tolerance(
-        max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4, required=True
-    )
+    fp32: Fp32Tolerance = Fp32Tolerance(max_abs_diff=1.0e-3, min_agreement=0.9999, max_metric_drop=1.0e-4)
     """Tolerances of the fp32 model."""
-    fp16: Tolerance = Tolerance(max_abs_diff=0.05, min_agreement=0.99, max_metric_drop=0.005, required=False)
-    """Tolerances of the fp16 model. It fails if an interval lies beyond them: docs/serving.md."""
-    int8: Int8Tolerance = Int8Tolerance(
-        max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02, required=False
-    )
-    """Tolerances of the int8 model, held against intervals likewise."""
+    int8: Int8Tolerance = Int8Tolerance(min_agreement=0.97, max_metric_drop=0.02)
+    """Tolerances of the int8 model. It fails if an interval lies beyond them: docs/serving.md."""
 
     def tolerance(self, precision: str) -> Tolerance:
         """Return the tolerance of one precision."""
-        return {"fp32": self.fp32, "fp16": self.fp16, "int8": self.int8}[precision]
+        return self.fp32 if precision == "fp32" else self.int8
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if not self.fp32.required:
-            raise ValueError(
-                "fp32.required: the pipeline always publishes fp32; widen its tolerances instead"
-            )
-        return self
+    def stops(self, precision: str) -> bool:
+        """Return True if a model that fails stops the pipeline: fp32 is always published."""
+        return precision == "fp32" or self.int8.required
 
 
 class CostParams(Section):

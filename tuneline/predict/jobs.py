@@ -24,7 +24,7 @@ def main() -> None:
     # The model is loaded here, too, so that a damaged one is reported once and not for each file.
     try:
         with explain_disk_errors():
-            ModelChoice(Path(options.model)).load_and_warn()
+            ModelChoice(Path(options.model)).load()
     except StageError as error:
         say(f"tuneline predict: {error}", error=True)
         sys.exit(error.status)

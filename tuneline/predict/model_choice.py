@@ -7,13 +7,6 @@ from pathlib import Path
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.usage import exported_file
 from tuneline.runtime.errors import StageError
-from tuneline.runtime.terminal import say
-
-SATURATION_WARNING = (
-    "warning: this model has 8-bit weights, and this processor clips their products (it has no VNNI"
-    " instructions). They are multiplied in a slower way that does not clip; other programs need"
-    " session.x64quantprecision=1 for that. export.int8.reduce_range: true makes a model for every processor."
-)
 
 
 @dataclass(frozen=True)
@@ -34,13 +27,6 @@ class ModelChoice:
     def load(self) -> ExportedModel:
         """Load the model, once in a process."""
         return ExportedModel.load(self.path, self.precision, self.threads)
-
-    def load_and_warn(self) -> ExportedModel:
-        """Load the model as ``load`` does, and warn if its products are slow on this processor."""
-        model = self.load()
-        if model.classifier.exact_products:
-            say(SATURATION_WARNING, error=True)
-        return model
 
     def file(self) -> Path:
         """Return the ONNX file; a ``StageError`` if it or another file of the model is missing or damaged."""

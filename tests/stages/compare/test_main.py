@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from onnx import numpy_helper
 
-import stages.export.__main__
 from stages.compare.__main__ import main
 from tests.conftest import ROOT
 from tests.exported_pipeline import exported_pipeline
@@ -156,7 +155,7 @@ def test_required_int8_outside_its_tolerance_stops_the_pipeline_and_the_hint_say
     spoil(project / "models/candidates/model.int8.onnx")
     with pytest.raises(GateError, match="int8: agreement is") as stopped:
         main()
-    assert "Set compare.int8.required (or fp16.required) to false" in stopped.value.hint
+    assert "Set compare.int8.required to false" in stopped.value.hint
     assert "`dvc checkout models/onnx` brings back" in stopped.value.hint
     assert metrics(project)["fp32_published"] == metrics(project)["int8_published"] == 0
 
@@ -177,66 +176,6 @@ def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     assert "Use fp32" in refused.value.hint
     assert (metrics(project)["fp32_published"], metrics(project)["int8_published"]) == (1, 0)
     assert "int8 is not published: agreement is" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def exported_in_8_bits(exported, tmp_path_factory):
-    """The same project after an export with weights in 8 bits."""
-    folder = tmp_path_factory.mktemp("8-bits") / "project"
-    shutil.copytree(exported, folder, symlinks=True)
-    change_params(folder, {"export.int8.reduce_range": False, "compare.int8.allow_saturation": True})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        stages.export.__main__.main()
-    return folder
-
-
-@pytest.fixture
-def in_8_bits(exported_in_8_bits, tmp_path, monkeypatch):
-    """Change into a copy of it."""
-    folder = tmp_path / "project"
-    shutil.copytree(exported_in_8_bits, folder, symlinks=True)
-    monkeypatch.chdir(folder)
-    return folder
-
-
-ONE_TASK = pytest.mark.parametrize(
-    "exported",
-    ["classification", pytest.param("regression", marks=pytest.mark.slow)],
-    indirect=True,
-    scope="module",
-)
-
-
-@ONE_TASK
-def test_weights_in_8_bits_are_not_published_on_any_processor(in_8_bits):
-    change_params(in_8_bits, {"compare.int8.allow_saturation": False})
-    main()
-    (violation,) = report(in_8_bits)["models"]["int8"]["violations"]
-    assert "more than 16 bits hold (32,767)" in violation
-    assert "set export.int8.reduce_range: true" in violation
-    assert metrics(in_8_bits)["int8_published"] == 0
-
-
-@ONE_TASK
-def test_weights_in_8_bits_are_published_if_saturation_is_allowed(in_8_bits):
-    main()
-    assert metrics(in_8_bits)["int8_published"] == 1
-    saturation = report(in_8_bits)["models"]["int8"]["saturation"]
-    assert saturation["possible"]
-    assert saturation["largest_sum"] > 32_767
-    assert saturation["sums"] > 0
-    assert (
-        json.loads((in_8_bits / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 8
-    )
-
-
-def test_default_int8_model_cannot_saturate(project):
-    main()
-    saturation = report(project)["models"]["int8"]["saturation"]
-    assert saturation.pop("largest_sum") <= 32_640
-    assert saturation == {"possible": False, "sums": 0, "saturated": 0}
-    assert json.loads((project / "models/onnx/export.json").read_text())["models"]["int8"]["weight_bits"] == 7
 
 
 def test_predictions_of_another_split_are_an_error(project):

@@ -14,13 +14,10 @@ TRAINED = np.array([A, A, B, B], dtype=np.float32)
 REFERENCE = TrainedLogits(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
 
 
-def tolerance(**limits):
-    return params(compare={"fp32": limits}).compare.fp32
-
-
-def judged(exported, is_exact=True, reference=REFERENCE, **limits):
+def judged(exported, precision="fp32", reference=REFERENCE, **limits):
     comparison = compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.25, seed=0)
-    return judge_comparison(comparison, tolerance(**limits), "accuracy", is_exact)
+    tolerance = params(compare={precision: limits}).compare.tolerance(precision)
+    return judge_comparison(comparison, tolerance, "accuracy")
 
 
 def flipping(flips, rows):
@@ -30,7 +27,7 @@ def flipping(flips, rows):
     exported = logits.copy()
     exported[:flips] = B
     reference = TrainedLogits(np.zeros(rows, dtype=np.int64), CLASSES, logits)
-    return judged(exported, False, reference, max_abs_diff=None, min_agreement=0.97, max_metric_drop=0.02)
+    return judged(exported, "int8", reference, min_agreement=0.97, max_metric_drop=0.02)
 
 
 def test_each_exceeded_limit_of_fp32_is_a_violation_that_names_rows():
@@ -52,11 +49,11 @@ def test_value_equal_to_its_limit_passes():
     )
 
 
-@pytest.mark.parametrize("is_exact", [True, False])
-def test_logits_that_are_not_finite_violate_any_limit(is_exact):
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_logits_that_are_not_finite_violate_any_limit(precision):
     exported = TRAINED.copy()
     exported[0, 1] = np.nan
-    judgement = judged(exported, is_exact, max_abs_diff=None, min_agreement=0.0, max_metric_drop=1.0)
+    judgement = judged(exported, precision, min_agreement=0.0, max_metric_drop=1.0)
     assert judgement.violations == ["no finite logits for row 0"]
 
 
@@ -88,8 +85,8 @@ def test_interval_has_digits_enough_to_be_beyond_the_limit(high, shown):
     """0.9699 would be shown as 0.970, which is not less than 0.97."""
     comparison = compare_logits(REFERENCE, TRAINED, 0.25, seed=0)
     comparison.metrics.update(agreement=0.9, agreement_low=0.8, agreement_high=high)
-    limits = tolerance(max_abs_diff=None, min_agreement=0.97, max_metric_drop=1.0)
-    (violation,) = judge_comparison(comparison, limits, "accuracy", is_exact=False).violations
+    limits = params(compare={"int8": {"min_agreement": 0.97, "max_metric_drop": 1.0}}).compare.int8
+    (violation,) = judge_comparison(comparison, limits, "accuracy").violations
     assert f" to {shown}), less than min_agreement 0.97" in violation
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import onnx
 import pytest
 
-from stages.export.int8_search import QuantizationRows
 from tests.exported_graph import exported_graph
 from tests.small_pipeline import write_pipeline
 from tuneline.core.tables import SplitReader
-from tuneline.tasks.schemas import read_task
+from tuneline.model.batches import Batch, length_sorted_batches
+from tuneline.model.tokenized_splits import TokenizedSplit
 
 
 @pytest.fixture(scope="session")
@@ -26,10 +26,13 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def rows(pipeline: Path) -> QuantizationRows:
-    """The rows of ``pipeline`` for calibration and for the search."""
-    train, validation = (
-        SplitReader.open(pipeline / "data/tokenized", name, "tokenize") for name in ("train", "validation")
-    )
-    return QuantizationRows(train, validation, read_task(train.schema), 0, seed=1, close_rmse=0.25)
+@pytest.fixture(scope="session")
+def split(pipeline: Path) -> TokenizedSplit:
+    """The rows of the train split of ``pipeline``."""
+    return TokenizedSplit.read(SplitReader.open(pipeline / "data/tokenized", "train", "tokenize"))
+
+
+@pytest.fixture(scope="session")
+def batches(split: TokenizedSplit) -> list[Batch]:
+    """Padded batches of these rows."""
+    return [split.pad(rows, 0) for rows in length_sorted_batches(split.lengths, 16)]

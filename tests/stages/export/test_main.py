@@ -15,7 +15,6 @@ from tuneline.runtime.errors import StageError
 FILES = {
     "config.json",
     "export.json",
-    "model.fp16.onnx",
     "model.int8.onnx",
     "model.onnx",
     "sentence_bert_config.json",
@@ -28,9 +27,7 @@ FILES = {
 def project(tmp_path_factory):
     """The root of a project in which ``export`` has run with all precisions."""
     folder = tmp_path_factory.mktemp("project")
-    write_pipeline(
-        folder, changes={"export.precisions": ["fp32", "fp16", "int8"], "export.int8.method": "best"}
-    )
+    write_pipeline(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         main()
@@ -77,7 +74,7 @@ def test_record_says_how_to_use_the_model(record):
         ["subject", "body"],
     )
     assert record.inputs == ["input_ids", "attention_mask", "token_type_ids"]
-    files = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
+    files = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
     assert {name: model.file for name, model in record.models.items()} == files
 
 
@@ -85,7 +82,7 @@ def test_record_has_the_provenance_of_every_stage(record):
     assert record.provenance.data.sha256.keys() == {"train", "validation", "test"}
     assert record.provenance.stages.keys() == {"base", "download", "tokenize", "train", "export"}
     assert record.provenance.stages["train"] == StageProvenance.read(provenance_file("train"))
-    assert record.provenance.stages["export"].parameters["export"]["precisions"] == ["fp32", "fp16", "int8"]
+    assert record.provenance.stages["export"].parameters["export"]["precisions"] == ["fp32", "int8"]
 
 
 def test_metadata_of_each_model_is_the_record(candidates, record):
@@ -93,8 +90,6 @@ def test_metadata_of_each_model_is_the_record(candidates, record):
     for precision, model in record.models.items():
         metadata = {item.key: item.value for item in onnx.load(candidates / model.file).metadata_props}
         assert metadata.pop("precision") == precision
-        if precision == "int8":
-            assert json.loads(metadata.pop("quantization"))["weight_bits"] == model.weight_bits == 7
         assert metadata.keys() == values.keys()
         assert json.loads(metadata["labels"]) == list(QUEUES)
         assert json.loads(metadata["provenance"]) == values["provenance"]

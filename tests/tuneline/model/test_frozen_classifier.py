@@ -118,7 +118,7 @@ def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family
         np.testing.assert_allclose(logits, expected, atol=2e-6)
     kept = {
         one.name
-        for one in to_dynamic_int8(exported, reduce_range=True).graph.initializer
+        for one in to_dynamic_int8(exported).graph.initializer
         if one.data_type == onnx.TensorProto.FLOAT
     }
     assert "head.weight" in kept

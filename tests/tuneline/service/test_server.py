@@ -64,7 +64,6 @@ def test_log_has_no_text_of_a_request(pair_folder):
         (["--host", "0.0.0.0"], "short", "which can be guessed"),  # noqa: S104
         (["--host", "203.0.113.7"], "x" * 32, "cannot be listened on"),
         (["--model", "missing"], None, "has no exported model"),
-        (["--precision", "fp16"], None, "has no model fp16"),
     ],
 )
 def test_setting_that_cannot_be_used_is_an_error(pair_folder, monkeypatch, options, token, message):

@@ -26,7 +26,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     file: Annotated[Path, typer.Argument(metavar="FILE", help=FILE_HELP)],
     model: Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=MODEL_HELP)] = "models/onnx",
     precision: Annotated[
-        Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
+        Literal["fp32", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
     ] = None,
     text: Annotated[
         list[str] | None,

@@ -144,7 +144,7 @@ def _commit(root: Path, name: str) -> str | None:
 
 def _load(name: str, folder: Path, precision: str | None, profile: Profile | None) -> EvaluatedModel:
     choice = ModelChoice(folder, precision)
-    classifier = choice.load_and_warn()
+    classifier = choice.load()
     record = ExportRecord.read(choice.file().parent / EXPORT_RECORD)
     return EvaluatedModel(name, classifier, record, profile)
 

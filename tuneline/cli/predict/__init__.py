@@ -47,7 +47,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         Path, typer.Option("--model", "-m", help="A folder of exported models, or one .onnx file")
     ] = Path("models/onnx"),
     precision: Annotated[
-        Literal["fp32", "fp16", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
+        Literal["fp32", "int8"] | None, typer.Option(help="Model of the folder; default: fp32")
     ] = None,
     input_format: Annotated[
         str | None,
@@ -170,7 +170,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     # - model and columns
     choice = ModelChoice(model, precision, threads)
-    classifier = choice.load_and_warn()
+    classifier = choice.load()
     kept = tuple(dict.fromkeys(keep or ()))
     keeps_all = "all" in kept
     input_columns = InputColumns(

@@ -212,7 +212,6 @@ INVALID_OPTIONS = {
         ("in.csv", "--output-format", "parquet"),
         "cannot be written to standard output",
     ),
-    "precision": (("in.csv", "--precision", "fp16"), "no model fp16; it has fp32, int8"),
     "unknown output": (("in.csv", "-o", "out.xml"), "--output-format"),
     "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
     "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
