@@ -36,7 +36,7 @@ from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import GateError
 from tuneline.runtime.terminal import say
 
-BATCH_SIZE = 64
+COMPARED_BATCH = 64
 """Rows of a forward pass, or windows of them; fewer where they have more than 512 tokens."""
 ToleranceJudgements = Mapping[str, ToleranceJudgement]
 """Whether each model is within its tolerance, by precision."""
@@ -63,7 +63,7 @@ def main() -> dict[str, float]:
         logits_of,
         outputs=split.task.outputs,
         pad_token_id=record.pad_token_id,
-        batch_size=BATCH_SIZE,
+        batch_size=COMPARED_BATCH,
     )
     for precision in record.models:
         classifier = OnnxClassifier.exported(CANDIDATES, precision)
