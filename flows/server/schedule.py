@@ -49,14 +49,18 @@ def main() -> None:
     end_on_signals()
 
     with contextlib.suppress(KeyboardInterrupt), exclusive() as home:
-        file = home / FILE
-        env = settings(port, os.environ.get(AUTH) or read_or_create(file))
+        password = os.environ.get(AUTH)
+        shown = f"${AUTH}"
+        if not password:
+            password = read_or_create(home / FILE)
+            shown = f"$(cat {shlex.quote(str(home / FILE))})"
+        env = settings(port, password)
         with server(port, env) as serving:
             deploy(env)
             say(f"""
-Serving at http://{HOST}:{port}. Its page asks for the password: all of {file}. In another terminal:
+Serving at http://{HOST}:{port}. Its page asks for the password: all of {shown}. In another terminal:
 
-  export PREFECT_API_URL={env["PREFECT_API_URL"]} {CLIENT_AUTH}="$(cat {shlex.quote(str(file))})"
+  export PREFECT_API_URL={env["PREFECT_API_URL"]} {CLIENT_AUTH}="{shown}"
   prefect deployment run train/train-on-demand --watch
 """)
             worker_command = [sys.executable, "-m", "flows.server.worker", "--name", "local"]

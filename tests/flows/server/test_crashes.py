@@ -71,6 +71,14 @@ def beat(served: Prefect, run: UUID) -> None:
     until(lambda: len(heartbeats(served, run)) > before, 30, "the heartbeat")
 
 
+def test_run_that_was_asleep_is_not_started_a_second_time(served, runs, monkeypatch):
+    asleep = runs(Running(), Crashed())
+    beat(served, asleep)
+    monkeypatch.setattr(crashes, "SETTLED", timedelta(0))
+    restart_crashed_runs(served.client)
+    assert names(served.client, asleep) == ["Running"]
+
+
 @pytest.mark.promise("silent-run")
 def test_run_whose_heartbeats_stop_crashes(served, runs):
     entries = read_yaml(NOTIFICATIONS)["automations"]
