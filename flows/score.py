@@ -31,7 +31,6 @@ from flows.runs.processes import ProgramError, Programs
 from flows.runs.repository import Repository
 from flows.server.worker import end_with_worker
 from tuneline.predict.scored import BEGINS, ENDS, METADATA, JobOptions, ScoredRecord
-from tuneline.readers.rows import DEFAULT_LIMITS, MB
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import DRIFT_ROWS, DriftMeasure, RowCounts, drift_measures
 from tuneline.repository.git import why_no_gate
@@ -215,9 +214,6 @@ class Results:
             keep=list(columns),
             bad_rows=self.scoring.bad_rows,
             max_bad_share=self.scoring.max_bad_share,
-            max_cell_characters=DEFAULT_LIMITS.cell,
-            max_row_group_mb=DEFAULT_LIMITS.row_group // MB,
-            max_unpacked_mb=DEFAULT_LIMITS.unpacked // MB,
         )
 
     def add(self, incoming: Incoming, predictions: Path, error: ProgramError | None) -> None:

@@ -9,7 +9,6 @@ from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.predict.scored import input_to_score
 from tuneline.readers.inputs import InputColumns, Row, open_rows
-from tuneline.readers.rows import DEFAULT_LIMITS
 
 MOST_ROWS = 1000
 
@@ -17,7 +16,7 @@ MOST_ROWS = 1000
 def read_rows(model: Path, file: Path) -> list[tuple[str, ...]]:
     """Return the first rows of a file, without those that cannot be predicted."""
     text_columns = ExportRecord.read(model / EXPORT_RECORD).text_columns
-    source = input_to_score(file, model, DEFAULT_LIMITS)
+    source = input_to_score(file, model)
     rows = []
     with open_rows(source, InputColumns(tuple(text_columns), ())) as found:
         for row in islice(found.rows, MOST_ROWS):

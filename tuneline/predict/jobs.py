@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
 from tuneline.program.program_rows import BATCH_SIZE, WINDOW
-from tuneline.readers.rows import BadRowPolicy, Limits
+from tuneline.readers.rows import BadRowPolicy
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import InputError, StageError, refusing
 from tuneline.runtime.terminal import say, say_exception
@@ -41,12 +41,11 @@ def run_job(path: Path, output: Path, options: JobOptions) -> int:
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.inputs import InputColumns
 
-    limits = Limits.of(options.max_cell_characters, options.max_row_group_mb, options.max_unpacked_mb)
     try:
         model = ModelChoice(Path(options.model)).load()
         columns = InputColumns(model.text_columns, tuple(options.keep))
         with explain_disk_errors(), refusing():
-            source = input_to_score(path, Path(options.model), limits)
+            source = input_to_score(path, Path(options.model))
             if source.layout != source.layout.format.usual:
                 say(f"{path.name}: read as {source.layout.described()}", error=True)
             policy = BadRowPolicy(

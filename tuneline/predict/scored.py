@@ -14,7 +14,7 @@ from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.data import FilesParams
 from tuneline.readers.formats import format_of
-from tuneline.readers.rows import Limits
+from tuneline.readers.rows import DEFAULT_LIMITS
 from tuneline.readers.tables import Input
 from tuneline.repository.dvc import by_key
 from tuneline.runtime.errors import DataError
@@ -62,13 +62,12 @@ def scored_record(scored: Path) -> ScoredRecord | None:
         return None
 
 
-def input_to_score(path: Path, model: Path, limits: Limits) -> Input:
+def input_to_score(path: Path, model: Path) -> Input:
     """Return a file to score, as ``data.files`` of the model describes its data; else as it is detected.
 
     Args:
         path: The file.
         model: Folder of the model.
-        limits: Largest sizes that are read.
 
     Raises:
         DataError: The file cannot be read, or is doubtful.
@@ -80,7 +79,7 @@ def input_to_score(path: Path, model: Path, limits: Limits) -> Input:
     except ValidationError:  # of another version
         files = FilesParams()
     layout = format_of(path, "the suffix").usual.of_data(files)
-    return fitting_input(Input(path, layout, limits), record.text_columns)
+    return fitting_input(Input(path, layout, DEFAULT_LIMITS), record.text_columns)
 
 
 BEGINS = "file {number} begins"
@@ -91,7 +90,7 @@ ENDS = "file {number} ends with status {status}"
 class JobOptions:
     """Options that all files of a job have in common.
 
-    They are the folders of the model and of the predictions, the columns to copy, and the limits.
+    They are the folders of the model and of the predictions, the columns to copy, and what bad rows do.
     """
 
     model: str
@@ -99,6 +98,3 @@ class JobOptions:
     keep: Sequence[str]
     bad_rows: Literal["stop", "skip"]
     max_bad_share: float
-    max_cell_characters: int
-    max_row_group_mb: int
-    max_unpacked_mb: int

@@ -13,13 +13,6 @@ import pytest
 from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, published
 from tuneline.predict import jobs
-from tuneline.readers.rows import DEFAULT_LIMITS, MB
-
-LIMITS = {
-    "max_cell_characters": DEFAULT_LIMITS.cell,
-    "max_row_group_mb": DEFAULT_LIMITS.row_group // MB,
-    "max_unpacked_mb": DEFAULT_LIMITS.unpacked // MB,
-}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +32,6 @@ def run(tmp_path, monkeypatch, capfd):
             "keep": ["subject"],
             "bad_rows": "stop",
             "max_bad_share": 0.01,
-            **LIMITS,
         }
         monkeypatch.setattr(sys, "argv", ["jobs", json.dumps(options), *map(str, paths)])
         monkeypatch.setattr(sys, "stderr", sys.stdout)
