@@ -15,8 +15,8 @@ from stages.download.corrector import Corrector
 from stages.download.label_encoding import LabelEncoder
 from stages.download.row_selection import RowSelection, sample_rows
 from stages.download.source import GROUP, INDEX, StagedSplit
+from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
-from tuneline.analysis.group_numbers import renumbered
 from tuneline.analysis.splitting import row_hashes
 from tuneline.analysis.text import Keys
 from tuneline.core.tables import LABELS, ROW_GROUP, numpy_values, rebatch, write_batches

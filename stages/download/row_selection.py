@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stages.download.source import GROUP, SourceSlice, StagedSplit
-from tuneline.analysis.strata import strata
+from tuneline.analysis.splitting import strata
 from tuneline.params import Params
 from tuneline.params.data import SplitParams
 from tuneline.paths import SPLITS

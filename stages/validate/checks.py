@@ -242,6 +242,13 @@ _CHECKS = (
         ),
     ),
     Check(
+        "mixed_encoding",
+        "raw",
+        (Requirement("broken_characters", high=0),),
+        title="No single text was decoded with another encoding than it was written in.",
+        hint="Correct these rows in the source, or export it again in utf-8.",
+    ),
+    Check(
         "length_outliers",
         "raw",
         (Requirement("characters", "shortest", "longest"),),

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from stages.validate.checks import CHECK_TABLE, Check, Table, expectations, percent
 from stages.validate.columns import RowNumbers
-from stages.validate.copies import split_of_rows
-from stages.validate.raw import RawSplit
+from stages.validate.raw import RawSplit, split_of_rows
 from stages.validate.tables import DerivedData
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches

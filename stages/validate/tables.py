@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from stages.validate.checks import Table, percent
 from stages.validate.classes import ClassFindings
 from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
-from stages.validate.copies import copy_columns
 from stages.validate.labels import LabelFindings, examine_labels
-from stages.validate.raw import RawSplit, broken_character_notes, read_raw
+from stages.validate.raw import RawSplit, copy_columns, read_raw
 from stages.validate.tokenized import (
     Vocabulary,
     decoding_matches,
@@ -233,9 +232,9 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     columns = current.columns.with_columns(
         data.written("copies", split, copy_columns(data.raw, split, near_duplicates))
     )
-    notes = broken_character_notes(current, params.data.text_columns)
+    notes = {}
     if data.classes:
-        notes |= data.classes.notes(split, current)
+        notes = data.classes.notes(split, current)
         columns = columns.with_columns(_class_columns(data, data.classes, split))
     # a split that is neither trained on nor reported on may be unlabelled
     if not current.is_labelled and split not in ("train", params.evaluate.split):

@@ -53,7 +53,7 @@ def test_leaked_rows_are_dropped_and_a_label_is_corrected(tmp_path):
     assert failed.returncode != 0
 
     assert (
-        "leakage: 4 of 300 rows of train to drop."
+        "leakage: 4 rows of train to drop."
         in project.run("tuneline", "data", "drop", "--check", "leakage", "--from", "train").stdout
     )
     done = project.run("dvc", "repro", "--quiet", "validate")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from tuneline.core.tables import LABELS, SplitReader
 
@@ -61,13 +60,3 @@ def read_sample(
     order = generator.permutation(len(rows))
     kept = order[np.cumsum(lengths[order]) <= MAX_CHARACTERS]
     return rows.take(np.sort(kept))
-
-
-def stratified_folds(labels: NDArray[np.integer], folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row, drawn with the seed: each class is divided evenly, and so are all rows."""
-    # Rows of one class, in random order, are dealt to the folds in turn; the next class continues.
-    shuffled = np.random.default_rng(seed).permutation(len(labels))
-    order = np.lexsort((shuffled, labels))
-    fold = np.empty(len(labels), dtype=np.int64)
-    fold[order] = np.arange(len(labels)) % folds
-    return fold

@@ -124,16 +124,6 @@ class WordSets:
             similarities[block] = common / (self.totals[left[block]] + self.totals[right[block]] - common)
         return similarities
 
-    def similarity_to(self, row: int) -> Similarities:
-        """Return the similarity of all rows to one row that has words; float32 of shape ``(rows,)``."""
-        common: Similarities = self._every @ self._rows(np.array([row]), self._roots).toarray()[0]
-        similarities: Similarities = common / (self.totals + self.totals[row] - common)
-        return similarities
-
-    @cached_property
-    def _every(self) -> "csr_matrix":
-        return self.matrix(0, len(self.totals))
-
     @cached_property
     def _roots(self) -> Similarities:
         return np.sqrt(self.weights).astype(np.float32)

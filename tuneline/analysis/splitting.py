@@ -33,10 +33,29 @@ from numpy.typing import NDArray
 from tuneline.analysis.text import Keys, normalized, unordered_row_keys
 from tuneline.params.data import SplitParams
 from tuneline.paths import SPLITS
+from tuneline.tasks import Task
+from tuneline.tasks.columns import staged_type
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 UNDIVIDED = -1
 NO_STRATUM = 0
+
+
+def strata(task: Task, labels: pa.Array) -> pa.Array:
+    """Return the strata that each row is in, as lists of text: each stratum has its share of each split.
+
+    Labels are of ``staged_type``. A row without a label is in none, and numbers are no classes; a row with no
+    label of several is in the stratum of the empty text.
+    """
+    if not task.has_classes:
+        return pa.array([[]] * len(labels), pa.list_(pa.string()))
+    if task.one_class:
+        row_ends = np.cumsum(labels.is_valid().to_numpy(zero_copy_only=False))
+        offsets = np.concatenate([[0], row_ends])
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels.drop_null())
+    is_empty = pc.equal(pc.list_value_length(labels), 0)
+    sets = pc.if_else(is_empty, pa.scalar([""], staged_type(task)), labels)
+    return pc.fill_null(sets, pa.scalar([], staged_type(task)))
 
 
 def hashes(values: pa.StringArray, seed: int = 0) -> Keys:

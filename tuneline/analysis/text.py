@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Self
 
 import numpy as np
@@ -189,8 +188,6 @@ LOST = "\ufffd"
 """The replacement character: what was here cannot be restored."""
 SAMPLE = 1_000
 """If each of the first suspects is mojibake, all the others are: the whole column was decoded wrongly."""
-AROUND = 40
-"""Characters of a text that are shown from the word in question on."""
 
 
 def _sequences(codecs: Sequence[str]) -> str:
@@ -289,23 +286,6 @@ def _is_plausible(new: Counter[str]) -> bool:
         or len(_OTHERS.findall(characters)) > 1
         or max(characters, default="") > "\uffff"
     )
-
-
-def correction(text: str) -> str | None:
-    """Say what a text should read, from its first wrong word on; ``None`` if it has no broken characters."""
-    right = repaired(text)
-    if right == text:
-        place = text.find(LOST)
-        if place < 0:
-            return None
-        return f"{_from_word(text, place)!r}: the character at \\ufffd is lost; export the row again"
-    place = next(index for index, pair in enumerate(zip_longest(text, right)) if pair[0] != pair[1])
-    return f"{_from_word(text, place)!r} should read {_from_word(right, place)!r}"
-
-
-def _from_word(text: str, place: int) -> str:
-    start = max(text.rfind(" ", 0, place) + 1, place - AROUND)
-    return text[start : start + AROUND]
 
 
 def _mask(values: pa.BooleanArray) -> NDArray[np.bool_]:

@@ -21,10 +21,10 @@ ERROR_CHECKS = (
 )  # fmt: skip
 """Checks that stop the pipeline, unless ``severity`` says otherwise."""
 WARNING_CHECKS = (
-    "blank_in_pair", "control_characters", "length_outliers", "rare_classes", "class_names", "class_balance",
-    "duplicates", "near_duplicates", "learnable_labels", "revealing_words", "revealing_length", "label_drift",
-    "length_drift", "vocabulary_overlap", "promoted_rows", "promoted_labels", "promoted_lengths",
-    "promoted_vocabulary",
+    "blank_in_pair", "control_characters", "mixed_encoding", "length_outliers", "rare_classes",
+    "class_names", "class_balance", "duplicates", "near_duplicates", "learnable_labels", "revealing_words",
+    "revealing_length", "label_drift", "length_drift", "vocabulary_overlap", "promoted_rows",
+    "promoted_labels", "promoted_lengths", "promoted_vocabulary",
 )  # fmt: skip
 """Checks that are only reported, unless ``severity`` says otherwise."""
 

@@ -68,6 +68,11 @@ def broken_encoding(data: Data) -> None:
     data.tokenize()
 
 
+def mixed_encoding(data: Data) -> None:
+    data.raw["validation"]["one"][1] += " CafÃ©"
+    data.tokenize()
+
+
 def length_outliers(data: Data) -> None:
     rng = random.Random(1)
     for row in (0, 1, 2):
@@ -301,6 +306,7 @@ TOGETHER = [
         revealing_length,
         absent_classes,
         broken_encoding,
+        mixed_encoding,
         length_outliers,
         label_set,
         class_names,
@@ -382,7 +388,7 @@ def test_one_row_of_a_small_split_passes_where_a_share_is_tolerated(data, check)
         ("validation", "passed", 1)
     ]
     assert {entry.allowed for entry in broken} == {"at most 1 %, or 1 row"}
-    assert failed_checks(results) == set()
+    assert failed_checks(results) == {"mixed_encoding"}
 
 
 def test_one_row_fails_where_none_is_tolerated(data, check):

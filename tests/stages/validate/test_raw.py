@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from stages.validate.copies import first_leaks, label_conflicts
-from stages.validate.raw import read_raw
+from stages.validate.raw import first_leaks, label_conflicts, read_raw
 from tests.params import params
 from tuneline.analysis.near_duplicates import NO_ROW, first_copies
 from tuneline.core.tables import SplitReader, write_table

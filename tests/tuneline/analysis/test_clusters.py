@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.analysis.clusters import cluster_splits, cluster_texts
+from tuneline.analysis.clusters import cluster_splits, cluster_texts, renumbered
 from tuneline.analysis.near_duplicates import NO_ROW
 from tuneline.core.tables import CLUSTER, read_numbers, read_table, write_numbers
 from tuneline.runtime.errors import DataError
@@ -77,3 +77,7 @@ def test_table_of_clusters_is_read_again(tmp_path):
     assert read_numbers(path, CLUSTER, 3, made_by="validate").tolist() == [0, 1, 0]
     with pytest.raises(DataError, match=r"test\.parquet has 3 rows, and the split has 4"):
         read_numbers(path, CLUSTER, 4, made_by="validate")
+
+
+def test_numbers_are_in_the_order_of_the_rows():
+    assert renumbered(np.array([9, 2, 9, 5, 2])).tolist() == [0, 1, 0, 2, 1]

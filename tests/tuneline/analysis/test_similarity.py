@@ -28,10 +28,3 @@ def test_similarity_ignores_the_order_of_words_and_texts():
     assert WordSets.of([EncodedWords.of(words(pair))]).similarity(
         np.array([0]), np.array([1])
     ) == pytest.approx(1)
-
-
-def test_similarity_to_one_row_is_that_of_the_pairs():
-    sets = word_sets("a b c d", "b c d e", "", "x y", "a b c d")
-    one, every = np.zeros(5, np.int64), np.arange(5)
-    np.testing.assert_allclose(sets.similarity_to(0), sets.similarity(one, every), rtol=1e-6)
-    assert sets.similarity_to(0)[[2, 3, 4]].tolist() == [0, 0, 1]

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.analysis.splitting import assign_splits, hashes, row_hashes
-from tuneline.analysis.strata import strata
+from tuneline.analysis.splitting import assign_splits, hashes, row_hashes, strata
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Classification
 

@@ -4,8 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION, assign_splits, row_hashes
-from tuneline.analysis.strata import strata
+from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION, assign_splits, row_hashes, strata
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Multilabel
 
@@ -86,3 +85,10 @@ def test_order_of_rows_and_of_names_makes_no_difference():
 
     numbers = list(range(len(sets)))
     assert divided(numbers, 1) == divided(numbers[::-1], -1)
+
+
+def test_each_label_is_a_stratum_and_no_label_is_one_but_a_missing_set_is_in_none():
+    names = pa.list_(pa.string())
+    column = pa.array([["b", "a"], ["a"], [], None], names)
+    task = Multilabel(("angry", "billing", "technical"))
+    assert strata(task, column).to_pylist() == [["b", "a"], ["a"], [""], []]

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from tuneline.analysis import text
-from tuneline.analysis.text import broken_characters, correction, repaired
+from tuneline.analysis.text import broken_characters, repaired
 
 VALID = [
     "naïve café €5 “quoted”",
@@ -48,21 +48,12 @@ def test_text_decoded_with_a_wrong_encoding_is_recognised_and_restored(text, cod
     assert repaired(wrong) == f"Look: {text} is here"
 
 
-def test_lost_characters_and_windows_quotes_read_as_latin_1_are_broken():
-    assert counts("caf\ufffd", "it\x92s", "Ã¼\ufffd", "fine") == [1, 1, 2, 0]
-    assert (
-        correction("the caf\ufffd here")
-        == "'caf\ufffd here': the character at \\ufffd is lost; export the row again"
-    )
-    assert correction("Say it\x92s fine") == "'it\\x92s fine' should read 'it’s fine'"
-    assert (
-        correction("Ã la carte") == "'Ã la carte' should read 'à la carte'"
-    )  # a no-break space that became a space
-    assert correction("fine") is None
-
-
 def test_rows_after_a_sample_are_judged_only_if_the_sample_has_a_valid_text(monkeypatch):
     monkeypatch.setattr(text, "SAMPLE", 2)
     assert counts("cafÃ©", "cafÃ©", "„MENÜ“") == [1, 1, 1]  # a column that was decoded wrongly as a whole
     assert counts("cafÃ©", "„MENÜ“", "cafÃ©", "„MENÜ“") == [1, 0, 1, 0]
     assert broken_characters(pa.array([], pa.string())).dtype == np.int64
+
+
+def test_lost_characters_and_windows_quotes_read_as_latin_1_are_broken():
+    assert counts("caf\ufffd", "it\x92s", "Ã¼\ufffd", "fine") == [1, 1, 2, 0]

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from tuneline.analysis.label_bins import bins
-from tuneline.analysis.strata import strata
+from tuneline.analysis.splitting import strata
 from tuneline.metrics.judging import averaging, mean_loss, prediction_scores, scale_numbers, task_metrics
 from tuneline.tasks import Classification
 from tuneline.tasks.columns import encoded_predictions, observed_classes, parsed_labels, stored_labels

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 
 from tuneline.analysis.label_bins import bins
-from tuneline.analysis.strata import strata
+from tuneline.analysis.splitting import strata
 from tuneline.metrics.judging import mean_loss
 from tuneline.tasks import Regression
 from tuneline.tasks.columns import observed_classes, parsed_labels, stored_labels

@@ -34,37 +34,28 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     import pyarrow as pa
 
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
-    from tuneline.cli.data.dropping import added, choose_rows, refuse_empty_splits, rows_of_split
+    from tuneline.cli.data.dropping import added, choose_rows
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
-    from tuneline.paths import FAILING_ROWS, RAW, SPLITS
+    from tuneline.paths import RAW, SPLITS
 
     params = load_params()
     for split in SPLITS:
         check_text_columns(SplitReader.open(RAW, split, "download"), params.data.text_columns)
 
     # choose the rows of each check, and say how many
-    choices = []
+    entries = []
     for name in dict.fromkeys(check):
         with progress(f"data drop: {name}"):
-            choice = choose_rows(name, params, from_split)
-        choices.append(choice)
-        counts = []
-        for split, number in choice.rows.items():
-            counts.append(f"{number:,} of {rows_of_split(split):,} rows of {split}")
-        message = f"{name}: {', '.join(counts) or 'no rows'} to drop"
-        if choice.left:
-            message += f"; {choice.left:,} more are not in {from_split}"
-        elif not counts:
-            message += f": {FAILING_ROWS}/ has no file of it"
-        say(f"{message}.")
-        refuse_empty_splits(choice)
+            numbers, lines = choose_rows(name, params, from_split)
+        entries.append(lines)
+        counts = [f"{number:,} rows of {split}" for split, number in numbers.items()]
+        say(f"{name}: {', '.join(counts) or 'no rows'} to drop.")
 
     # list them
-    entries = pa.concat_tables([choice.entries for choice in choices])
     with corrections_locked():
         before = Corrections.read()
-        dropped = added(before.dropped, entries)
+        dropped = added(before.dropped, pa.concat_tables(entries))
         if not dry_run:
             Corrections(before.labels, dropped).write()
 
@@ -75,5 +66,5 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     if dry_run:
         message += " if this were no dry run"
     say(f"{message}.")
-    if any(choice.rows for choice in choices) and not dry_run:
+    if new and not dry_run:
         say(NEXT_STEPS)

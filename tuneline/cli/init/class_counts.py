@@ -9,10 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.analysis.clusters import Clusters, cluster_texts
-from tuneline.analysis.group_numbers import renumbered
-from tuneline.analysis.splitting import assign_splits, row_hashes
-from tuneline.analysis.strata import strata
+from tuneline.analysis.clusters import Clusters, cluster_texts, renumbered
+from tuneline.analysis.splitting import assign_splits, row_hashes, strata
 from tuneline.analysis.text import Keys
 from tuneline.analysis.time_splitting import split_by_time
 from tuneline.cli.init.row_file import RowFile
