@@ -1,18 +1,30 @@
-"""The choice of all columns: texts, label and task, with the reasons, and the doubts that stop it."""
+"""The choice of all columns: texts, label and task, with the reasons."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tuneline.columns.doubts import NOTHING_NAMED, ColumnDoubt, NamedColumns
-from tuneline.columns.labels import NAMED_BY_USER, choose_label
-from tuneline.columns.profiles import Cells, ColumnProfile
-from tuneline.columns.reading import Column, LabelReading, columns_of
-from tuneline.columns.texts import choose_texts
-from tuneline.core.task_kinds import SET_KINDS
+from tuneline.columns.labels import choose_label, is_date
+from tuneline.columns.profiles import Column
+from tuneline.columns.readings import (
+    LEAST_COVERAGE,
+    LabelReading,
+    OpenQuestionError,
+    ReadingAnswer,
+    UserChoices,
+)
 from tuneline.params.data import LabelSetsParams, TaskKind
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
+from tuneline.sniffing.names import PAIRS, TEXT_NAMES
+
+WORDS_OF_TEXT = 5
+"""Mean words of a column that can be the second text of a pair: names and cities have two."""
+LEAST_DISTINCT = 0.05
+"""Smallest share of distinct values in a column of texts: questions are repeated, categories more often."""
+MOST_ASKED = 4
+BY_USER = "named by you"
+NOTHING_SAID = UserChoices()
+JOIN = "Write the file again with the parts of each text joined, such as by a newline."
 
 
 @dataclass(frozen=True)
@@ -21,13 +33,11 @@ class ColumnChoice:
 
     Attributes:
         reading: How the label is read.
-        doubt: A question that the values do not answer.
     """
 
     text_columns: tuple[str, ...]
     reading: LabelReading
     reasons: tuple[str, ...]
-    doubt: ColumnDoubt | None = None
 
     @property
     def label_column(self) -> str:
@@ -49,94 +59,79 @@ class ColumnChoice:
         """The columns that have the labels."""
         return self.reading.columns
 
-    def with_reading(self, reading: LabelReading) -> Self:
-        """Return the choice of the same columns, with several labels per text."""
-        reasons = []
-        for reason in self.reasons:
-            if reason.startswith("task: "):
-                reason = f"task: {SET_KINDS[0]} (a text has several labels)"  # noqa: PLW2901
-            reasons.append(reason)
-        return replace(self, reading=reading, reasons=tuple(reasons), doubt=None)
 
-
-def decide_columns(
-    profiles: Sequence[ColumnProfile],
-    sample: Sequence[Cells] = (),
-    named: NamedColumns = NOTHING_NAMED,
-) -> ColumnChoice:
-    """Decide on text columns, label column and task: what the user named, else the best joint reading.
-
-    Without a sample of the rows, a pair of texts is recognised by its names only.
+def decide_columns(columns: Mapping[str, Column], choices: UserChoices = NOTHING_SAID) -> ColumnChoice:
+    """Decide on text columns, label column and task: what the user named, else what is plain.
 
     Raises:
+        OpenQuestionError: The columns can be read in several ways.
         DataError: A named column is missing, or no column looks like text or like a label.
     """
-    names = [profile.name for profile in profiles]
-    for name in (*named.text, *named.label):
-        if name not in names:
-            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(names)}.")
-    columns = columns_of(profiles, sample)
-    label = choose_label(columns, named)
-    doubt = label.doubt
-
-    # texts, among the columns that are not labels
-    texts = named.text
-    why_text = NAMED_BY_USER
+    for name in (*choices.text, *choices.label):
+        if name not in columns:
+            raise DataError(f"There is no column {name!r}.", f"Columns: {listed(columns)}.")
+    reading = choose_label(list(columns.values()), choices)
+    texts = choices.text
+    why = BY_USER
     if not texts:
-        others = [column for column in columns if column.name not in label.reading.columns]
-        chosen = choose_texts(others, sample, names)
-        texts = chosen.columns
-        why_text = chosen.why
-        doubt = doubt or _with_label(chosen.doubt, named)
+        others = [column for column in columns.values() if column.name not in reading.columns]
+        texts, why = choose_texts(others, choices)
 
-    reasons = [f"text: {' and '.join(map(repr, texts))} ({why_text})"]
-    reading = label.reading
-    if reading.columns == (reading.name,):
-        reasons.append(f"label: {reading.name!r} ({label.why})")
-    why_task = NAMED_BY_USER if named.task else _why_task(reading)
-    reasons.append(f"task: {reading.task} ({why_task})")
-    reasons += _unread(columns, (*texts, *reading.columns))
-    if reading.hint:
-        reasons.append(f"! {reading.hint}")
+    why_label = BY_USER if choices.label else reading.trains
+    reasons = [
+        f"text: {' and '.join(map(repr, texts))} ({why})",
+        f"label: {listed(reading.columns, 4)} ({why_label})",
+        f"task: {reading.task}{f' ({BY_USER})' if choices.task else ''}",
+    ]
+    unread = []
+    for column in columns.values():
+        if column.name not in (*texts, *reading.columns):
+            unread.append(repr(column.name) if column.filled else f"{column.name!r} (empty)")
+    if unread:
+        reasons.append(f"not read: {', '.join(unread)}")
     if reading.exceptions:
         reasons.append(f"! some labels do not fit that: {listed(reading.exceptions)}")
-    return ColumnChoice(texts, reading, tuple(reasons), doubt)
+    return ColumnChoice(texts, reading, tuple(reasons))
 
 
-def _with_label(doubt: ColumnDoubt | None, named: NamedColumns) -> ColumnDoubt | None:
-    """Return a doubt about texts whose answers keep what the user named."""
-    if doubt is None:
-        return None
-    answers = []
-    for answer in doubt.alternatives:
-        answers.append(replace(answer, choice=replace(named, text=answer.choice.text)))
-    return replace(doubt, alternatives=tuple(answers))
+def choose_texts(columns: Sequence[Column], choices: UserChoices) -> tuple[tuple[str, ...], str]:
+    """Return a pair with known names, else the only column with texts, and the reason.
 
-
-def _why_task(reading: LabelReading) -> str:
-    if reading.sets is not None:
-        return "a row can have several labels"
-    if reading.task == "regression":
-        return f"its labels are {reading.trains}"
-    return reading.why
-
-
-def _unread(columns: Sequence[Column], read: Sequence[str]) -> list[str]:
-    """Return a line with the columns that are not read, those without any value last."""
-    filled = []
-    empty = []
+    Raises:
+        OpenQuestionError: Several columns have texts.
+        DataError: No column looks like text.
+    """
+    candidates = {}
     for column in columns:
-        if column.name in read:
-            continue
-        if column.profile.filled:
-            filled.append(column.name)
-        else:
-            empty.append(column.name)
-    parts = []
-    if filled:
-        parts.append(listed(filled))
-    if empty:
-        parts.append(f"{listed(empty)} (empty in all rows)")
-    if not parts:
-        return []
-    return [f"not read: {'; '.join(parts)}"]
+        is_filled = column.coverage >= LEAST_COVERAGE
+        if is_filled and not column.nested and not column.is_numeric:
+            candidates[column.key] = column
+    for first, second in PAIRS:
+        if first in candidates and second in candidates:
+            return (candidates[first].name, candidates[second].name), "a pair, by their names"
+    if not candidates:
+        nested = [column.name for column in columns if column.nested]
+        if nested:
+            raise DataError(f"No column looks like text; {listed(nested)} has lists or objects.", JOIN)
+        raise DataError("No column looks like text.", "Name it: --text COLUMN (twice for a pair)")
+
+    longest = max(candidates.values(), key=_likeness_to_text)
+    texts = [column for column in candidates.values() if column is longest or _has_texts(column)]
+    if len(texts) == 1:
+        return (longest.name,), f"{longest.mean_words:.0f} words per row"
+    names = [column.name for column in texts]
+    answers = [ReadingAnswer(f"a model of {longest.name!r}", {"text": (longest.name,)})]
+    answers.append(ReadingAnswer(f"a model of {names[0]!r} and {names[1]!r}", {"text": (names[0], names[1])}))
+    question = f"{len(names)} columns have texts: {listed(names, MOST_ASKED)}; a model reads one or two"
+    raise OpenQuestionError(question, answers, choices)
+
+
+def _has_texts(column: Column) -> bool:
+    """Return True if a column has various texts of several words, that are no dates."""
+    is_various = column.many or len(column.values) >= LEAST_DISTINCT * column.filled
+    return column.mean_words >= WORDS_OF_TEXT and is_various and not is_date(column)
+
+
+def _likeness_to_text(column: Column) -> tuple[bool, bool, float]:
+    """Return a sort key: columns of several words last, then known names of texts, then the most words."""
+    return column.mean_words >= 2, column.key in TEXT_NAMES, column.mean_words

@@ -1,358 +1,325 @@
-"""The choice of the label: every reading of every column in one table, and the doubts between them."""
+"""The choice of the label: every reading of every column, in ranks, and the question between equal ones."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 
-from tuneline.columns.classes import FEW_CLASSES, class_reading, holds_texts, is_date, is_id
-from tuneline.columns.doubts import Alternative, ColumnDoubt, NamedColumns
-from tuneline.columns.label_groups import (
-    CLEAR_COLUMNS,
-    group_readings,
+from tuneline.columns.numbers import MOST_INTEGER_CLASSES, number_readings
+from tuneline.columns.profiles import Column
+from tuneline.columns.readings import (
+    BY_NAME,
+    IF_NAMED,
+    KNOWN_NAME,
+    LEAST_COVERAGE,
+    PLAIN,
+    WEAK,
+    LabelReading,
+    OpenQuestionError,
+    UserChoices,
+)
+from tuneline.columns.sets import (
+    LONGEST_LABEL,
+    MOST_VOTED,
+    ONE_CELL,
     indicator_reading,
     indicator_words,
-    joined_names,
+    separated_by,
+    set_readings,
+    share_of,
 )
-from tuneline.columns.numbers import number_readings
-from tuneline.columns.reading import CLOSE, Column, LabelReading
-from tuneline.columns.refusals import check_label, no_label, not_indicators, refuse_as_label
-from tuneline.columns.sets import PROVED, separated_by, set_readings
 from tuneline.core.task_kinds import SET_KINDS
+from tuneline.params.data import LABELS_OF_COLUMNS
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
 
-
-def _as_list(reading: LabelReading | None) -> list[LabelReading]:
-    return [] if reading is None else [reading]
-
-
-READINGS: Sequence[Callable[[Column], list[LabelReading]]] = (
-    lambda column: _as_list(class_reading(column)),
-    number_readings,
-    set_readings,
+MOST_CLASSES = 200
+MOST_DISTINCT = 0.9
+"""Largest number of classes per row: with more, nearly each row has a value of its own."""
+WORDS_OF_TEXT = 4
+"""Mean words from which a column of mostly distinct values holds texts."""
+WORDS_OF_SENTENCE = 5
+"""Mean words from which values are rather texts, although few of them are different."""
+MANY_NUMBERS = 8
+SPARSE = 5
+"""Largest number per distinct value, above which numbers are ids or measurements and not classes."""
+MOSTLY_DATES = 0.9
+"""Share of the cells that look like dates, from which the others are mistakes."""
+ID_NAME = re.compile(
+    r"(.*[_ .-])?(id|ids|uuid|guid|key|hash|url|uri|index|idx|row|no|nr|number|file|path|name)"
 )
-"""The ways to read one column as the label. A new one is a function and an entry."""
-GROUP_READINGS = group_readings
-"""The ways to read several columns together."""
-NAMED_LABEL = 3.0
-"""Points of a known name of a label."""
-ONLY_LABEL = 4.5
-"""Points of a name that says that the column is the label, whatever other columns there are."""
-LABEL_WORDS = ("label", "class", "categor", "target", "sentiment", "intent", "topic", "tag", "genre")
-"""Words in the name of a label."""
+"""Names of columns that name something."""
+PERSON = re.compile(
+    r"(.*[^a-z])?(annotator|annotation|rater|worker|coder|judge|labell?er)s?(id|name)?([^a-z].*)?"
+)
+"""Names of columns that say who labelled a row, or that have the labels of one person."""
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./-]\d\d?[./-]\d{2,4}.*")
+NUMBERED_NAME = re.compile(r"(.*?)[_ .-]?(\d+)")
 CLASS_WORDS = ("class", "categor", "intent", "topic", "code")
-"""Words in the name of a column whose numbers are those of classes, however many there are."""
-LIKE_LABEL = 1.5
-"""Points of a name that has one of ``LABEL_WORDS``: half as many, because ``class_size`` has one, too."""
-LEAST_COVERAGE = 0.5
-"""Share of the rows that have a label, below which the reading explains too little."""
-GAPS = 4.0
-"""Points that a label loses for rows without one."""
-SURELY_NUMBERS = 1.0
-"""Points from which a column of many values holds numbers and no classes."""
-TOO_FEW = 0.5
-"""Points below which nothing looks like a label."""
+"""Words in the name of a column whose numbers can be those of classes, however many there are."""
+LEAST_SHARED = 0.6
+"""Share of the cells of a column whose name the other columns have, too."""
+MOST_ASKED = 4
+"""Answers to a question."""
+NAME_IT = "Name the column of the label: --label COLUMN"
 
 
-@dataclass(frozen=True)
-class LabelChoice:
-    """The reading of the label.
-
-    Attributes:
-        reading: The best one.
-        why: The reason.
-        doubt: The question, where another reading is close or this one explains too little.
-    """
-
-    reading: LabelReading
-    why: str
-    doubt: ColumnDoubt | None = None
-
-
-def choose_label(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
+def choose_label(columns: Sequence[Column], choices: UserChoices) -> LabelReading:
     """Choose the reading of the label.
 
     Raises:
+        OpenQuestionError: Several readings are equally plain, or the best one explains too little.
         DataError: No column looks like a label, or what the user named cannot be read so.
     """
-    if len(named.label) > 1:
-        return LabelChoice(_of_several(columns, named), NAMED_BY_USER)
-    if named.label:
-        return _of_one(columns, named)
+    named = [column for column in columns if column.name in choices.label]
+    candidates = [column for column in columns if column.filled and column.name not in choices.text]
+    if len(named) > 1:
+        return _of_several(named)
+    if named:
+        _refuse_one_value(named[0])
+        found = column_readings(named[0], choices)
+    else:
+        found = _all_readings(candidates, choices)
+    allowed = [reading for reading in found if choices.allow(reading)]
+    if not allowed:
+        raise _no_label(candidates, choices)
 
-    readings = _fitting(label_readings(columns, named), named)
-    likely: set[str] = set()
-    for reading in readings:
-        if reading.points >= TOO_FEW:
-            likely.update(reading.columns)
-    for column in columns:
-        if column.key in ONLY_LABEL_NAMES and column.name not in likely:
-            refuse_as_label(column)
-    if not likely:
-        raise no_label(columns)
-    best, *others = readings
-    return LabelChoice(best, _why(best, others), label_doubt(best, _close_to(best, others), named))
-
-
-def _fitting(readings: Sequence[LabelReading], named: NamedColumns) -> list[LabelReading]:
-    """Return the readings that are what the user said, the best first."""
-    fitting = list(filter(named.allow, readings))
-    if not fitting and named.task in SET_KINDS:
-        fitting = list(readings)  # a label in each of several rows of a text: the rows decide
-    return sorted(fitting, key=lambda reading: -reading.points)
-
-
-def _close_to(best: LabelReading, others: Sequence[LabelReading]) -> list[LabelReading]:
-    """Return the readings between which and the best one a person has to choose."""
-    close = []
-    for reading in others:
-        if best.points - reading.points < CLOSE:
-            close.append(reading)
-    return close
+    rank = min(reading.rank for reading in allowed)
+    equal = [reading for reading in allowed if reading.rank == rank]
+    best = [reading for reading in equal if not reading.refused]
+    refused = [reading for reading in equal if reading.refused]
+    if refused and not {reading.columns for reading in best} - {refused[0].columns}:
+        hints = [refused[0].refused, *(f"Or: {choices.command} {reading.answer.options}" for reading in best)]
+        raise DataError(
+            f"{refused[0].place}: {refused[0].trains}, which cannot be read.",
+            "\n  ".join([*hints, f"Or: {NAME_IT}"]),
+        )
+    is_enough = best[0].coverage >= LEAST_COVERAGE and rank <= PLAIN
+    if len(best) > 1 or refused or not (is_enough or named):
+        raise OpenQuestionError(_question(best), [reading.answer for reading in best[:MOST_ASKED]], choices)
+    return best[0]
 
 
-def label_readings(columns: Sequence[Column], named: NamedColumns) -> list[LabelReading]:
-    """Return every reading of every column that can be the label, with its evidence."""
-    candidates = []
-    for column in columns:
-        if column.name not in named.text and column.profile.filled:
-            candidates.append(column)
+def _question(readings: Sequence[LabelReading]) -> str:
+    """Return what is not plain."""
+    first = readings[0]
+    places = list(dict.fromkeys(listed(reading.columns, 3) for reading in readings))
+    if len(places) > 1:
+        return f"Several columns can be the label: {'; '.join(places)}"
+    if len(readings) > 1:
+        return f"{first.place} can be read in several ways"
+    if first.coverage < LEAST_COVERAGE:
+        return f"{first.place}: {1 - first.coverage:.0%} of the rows have no label, and would be left out"
+    return f"No column is plainly the label. {first.place} can be"
 
+
+def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[LabelReading]:
+    """Return every reading of every column that can be the label, ranked by the names, too."""
     readings: list[LabelReading] = []
     members: set[str] = set()
-    if not named.one_label:
-        for reading in GROUP_READINGS(candidates):
-            readings.append(named_points(reading, columns))
-            if readings[-1].points >= PROVED or len(reading.columns) >= CLEAR_COLUMNS:
-                members.update(reading.columns)
-    for column in candidates:
-        if column.name in members and column.key not in ONLY_LABEL_NAMES:
-            continue
-        for reading in column_readings(column, named):
-            readings.append(with_evidence(reading, column))
-    return readings
-
-
-def column_readings(column: Column, named: NamedColumns) -> list[LabelReading]:
-    """Return every reading of one column.
-
-    Of a set that the values prove, the combinations are no classes; nor are many different numbers.
-    """
-    if named.separator is not None:
-        return [separated_by(column, named.separator)]
-    found = []
-    for read in READINGS:
-        found += read(column)
-    if named.one_label and found:
-        single = list(filter(_is_single, found))
-        return single or [_forced(column, named)]
-
-    are_sets = any(reading.sets is not None and reading.points >= PROVED for reading in found)
-    are_numbers = any(reading.task == "regression" and reading.points >= SURELY_NUMBERS for reading in found)
-    has_many = len(column.values) > FEW_CLASSES
-    if any(word in column.key for word in CLASS_WORDS):
-        has_many = False
-        found = list(map(_as_rather_classes, found))
-    readings = []
-    for reading in found:
-        is_ruled_out = are_sets and _is_single(reading) and not reading.refused
-        if are_numbers and has_many and reading.task == "classification":
-            is_ruled_out = True
-        if not is_ruled_out:
+    if choices.task in (None, *SET_KINDS) and choices.separator is None:
+        for reading in group_readings(columns):
             readings.append(reading)
+            if reading.rank <= KNOWN_NAME or reading.refused:
+                members.update(reading.columns)
+    for column in columns:
+        is_label = column.key in ONLY_LABEL_NAMES
+        if column.name in members and not is_label:
+            continue
+        found = column_readings(column, choices)
+        if is_label and not any(reading.sets or reading.refused for reading in found):
+            _refuse_as_label(column)
+        elif not is_label and (column.numbers_rows or is_id(column) or is_date(column)):
+            found = []
+        elif not is_label and holds_texts(column):
+            found = [reading for reading in found if reading.sets is not None]
+        for reading in found:
+            if reading.coverage >= LEAST_COVERAGE or column.key in LABEL_NAMES:
+                readings.append(_ranked_by_name(reading, column.key))
     return readings
 
 
-def _as_rather_classes(reading: LabelReading) -> LabelReading:
-    """Return a reading with the evidence of a name that is one of classes."""
-    if reading.task == "regression":
-        return reading.better_by(-1.0)
-    return reading
+def _ranked_by_name(reading: LabelReading, key: str) -> LabelReading:
+    is_set_name = key in SET_NAMES and reading.sets is not None
+    if reading.rank == IF_NAMED or not (key in LABEL_NAMES or key in ONLY_LABEL_NAMES or is_set_name):
+        return reading
+    return replace(reading, rank=BY_NAME if key in ONLY_LABEL_NAMES else KNOWN_NAME)
 
 
-def _is_single(reading: LabelReading) -> bool:
-    """Return True if a row has one label."""
-    return reading.sets is None
+def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
+    """Return every reading of one column, and the one that the user asks for, if it is named.
 
-
-NUMBERS_ROWS = -6.0
-"""Points of a column that numbers the rows."""
-NAMES_ROWS = -2.5
-"""Points of a column whose name says that it names the rows."""
-IS_DATE = -4.0
-"""Points of a column of dates: more than a known name has, because ``target`` may be a day, too."""
-IS_TEXT = -4.0
-"""Points of a column of texts, likewise."""
-NO_EVIDENCE = 0.0
-"""Points of a reading that only the user's word speaks for."""
-
-
-def with_evidence(reading: LabelReading, column: Column) -> LabelReading:
-    """Return a reading with the evidence of the column: its name, its gaps, and what else it looks like."""
-    points = 0.0
-    if column.profile.numbered and column.profile.filled > 2:
-        points += NUMBERS_ROWS
-    elif is_id(column) and column.key not in LABEL_NAMES:
-        points += NAMES_ROWS
-    if is_date(column):
-        points += IS_DATE
-    if holds_texts(column) and _is_single(reading):
-        points += IS_TEXT
-    return named_points(reading, [column]).better_by(points)
-
-
-def named_points(reading: LabelReading, columns: Sequence[Column]) -> LabelReading:
-    """Return a reading with the evidence of the names of its columns and of the rows without a label."""
-    keys = [column.key for column in columns if column.name in reading.columns]
-    points = 0.0
-    if len(keys) == 1:
-        key = keys[0]
-        if key in ONLY_LABEL_NAMES:
-            points = ONLY_LABEL
-        elif key in LABEL_NAMES or (key in SET_NAMES and reading.sets is not None):
-            points = NAMED_LABEL
-        elif key in SET_NAMES or any(word in key for word in LABEL_WORDS):
-            points = LIKE_LABEL
-    gaps = 1 - reading.coverage
-    if reading.sets is not None and reading.sets.layout in ("separated", "lists"):
-        gaps = max(0.0, gaps - LEAST_COVERAGE)  # an empty cell is the empty set
-    return reading.better_by(points - GAPS * gaps)
-
-
-def label_doubt(
-    best: LabelReading, rivals: Sequence[LabelReading], named: NamedColumns
-) -> ColumnDoubt | None:
-    """Return the question between close readings, or about one that explains too little; else ``None``."""
-    asked = [best, *rivals][:4]
-    if best.refused:
-        raise DataError(
-            f"{_place(best)}: {best.why}: {best.trains}, which cannot be read as they are.",
-            best.refused,
-        )
-    readable = tuple(_alternative(reading, named) for reading in asked if not reading.refused)
-    if len(readable) > 1:
-        if len({reading.columns for reading in asked}) > 1:
-            problem = f"Several columns can be the label: {_named(asked)}"
-        else:
-            problem = f"Column {best.name!r} can be read in several ways"
-        return ColumnDoubt(problem, readable)
-    if best.coverage < LEAST_COVERAGE:
-        problem = (
-            f"{_place(best)} {'is' if len(best.columns) == 1 else 'are'} empty in"
-            f" {1 - best.coverage:.0%} of the rows, which would be left out"
-        )
-        return ColumnDoubt(problem, readable)
-    return None
-
-
-def _alternative(reading: LabelReading, named: NamedColumns) -> Alternative:
-    choice = replace(
-        named,
-        label=reading.columns,
-        task=reading.task,
-        separator=reading.sets.separator if reading.sets else None,
-        decimal=reading.numbers.decimal if reading.sets is None else None,
-    )
-    return Alternative(reading.trains, reading.options, choice)
-
-
-def _place(reading: LabelReading) -> str:
-    if len(reading.columns) == 1:
-        return f"Column {reading.columns[0]!r}"
-    return f"Columns {listed(reading.columns, 4)}"
-
-
-def _named(readings: Sequence[LabelReading]) -> str:
-    places = []
-    for reading in readings:
-        place = listed(reading.columns, 3)
-        if place not in places:
-            places.append(place)
-    return "; ".join(places)
-
-
-def _why(best: LabelReading, others: Sequence[LabelReading]) -> str:
-    """Return why a reading is the best, with the next columns that could be the label, too."""
-    if best.name.strip().lower() in (*LABEL_NAMES, *SET_NAMES):
-        why = "by its name"
-    elif best.sets is not None:
-        why = "it has several labels per row"
-    else:
-        why = best.why
-    further = []
-    for other in others:
-        is_other = not set(other.columns) & set(best.columns) and not other.refused
-        if is_other and other.points >= TOO_FEW and other.name not in further:
-            further.append(other.name)
-    if further:
-        why += f"; {listed(further, 4)} could be the label, too: --label COLUMN"
-    return why
-
-
-def _of_several(columns: Sequence[Column], named: NamedColumns) -> LabelReading:
-    """Return the reading of several columns that the user named.
-
-    Raises:
-        DataError: Some have 0 and 1, and others do not.
+    The combinations of a clear set are no classes; nor are many different numbers.
     """
-    chosen = [_named_column(columns, name) for name in named.label]
-    are_indicators = [indicator_words(column) is not None for column in chosen]
-    reading = None
-    if all(are_indicators):
-        reading = indicator_reading(chosen, named=True)
-    elif not any(are_indicators):
-        reading = joined_names(chosen)
-    if reading is None:
-        raise not_indicators(chosen)
-    return reading
+    if choices.separator is not None:
+        return [separated_by(column, choices.separator)]
+    classes = _classes(column)
+    numbers = number_readings(column, choices.decimal)
+    if choices.task == "classification":
+        return classes or _of_many_classes(column, choices)
+    if choices.task == "regression":
+        forced = LabelReading((column.name,), column.name, "regression", IF_NAMED, "numbers")
+        return [replace(reading, rank=PLAIN) for reading in numbers] or [forced]
+    sets = set_readings(column)
+    if any(reading.is_clear for reading in sets):
+        return sets
+    has_many = len(column.values) > MOST_INTEGER_CLASSES
+    has_class_name = any(word in column.key for word in CLASS_WORDS)
+    if has_many and not has_class_name and any(reading.rank <= WEAK for reading in numbers):
+        classes = []
+    return [*classes, *numbers, *sets] or _of_many_classes(column, choices)
 
 
-def _named_column(columns: Sequence[Column], name: str) -> Column:
-    return next(column for column in columns if column.name == name)
+def _classes(column: Column) -> list[LabelReading]:
+    """Return how the column is a label of classes: not at all if it has one value, or too many."""
+    values = column.values
+    if column.nested or column.many or len(values) < 2 or column.fractions:
+        return []
+    if len(values) > min(MOST_CLASSES, max(MOST_DISTINCT * column.filled, 2)):
+        return []
+    is_rare = len(values) > max(column.filled / 2, 2)
+    is_long = max(map(len, values)) > LONGEST_LABEL or column.mean_words >= WORDS_OF_SENTENCE
+    has_ids = column.is_numeric and len(values) >= MANY_NUMBERS
+    if has_ids:
+        has_ids = max(map(float, values)) > SPARSE * len(values)
+    rank = WEAK if is_rare or is_long or has_ids else PLAIN
+    trains = f"{len(values)} classes: {listed(dict(values.most_common()), MOST_ASKED)}"
+    return [
+        LabelReading((column.name,), column.name, "classification", rank, trains, coverage=column.coverage)
+    ]
 
 
-def _of_one(columns: Sequence[Column], named: NamedColumns) -> LabelChoice:
-    """Return the reading of the column that the user named.
-
-    Raises:
-        DataError: It has one value.
-    """
-    column = _named_column(columns, named.label[0])
-    check_label(column)
-    readings = _fitting(column_readings(column, named), named)
-    if not readings:
-        return LabelChoice(_forced(column, named), NAMED_BY_USER)
-    best, *others = readings
-    close = _close_to(best, others)
-    doubt = None
-    if best.refused or (close and named.task not in SET_KINDS):
-        doubt = label_doubt(best, close, named)
-    return LabelChoice(best, NAMED_BY_USER, doubt)
-
-
-NAMED_BY_USER = "named by you"
-
-
-def _forced(column: Column, named: NamedColumns) -> LabelReading:
-    """Return the reading that the user asks for, of a column that does not look like it.
+def _of_many_classes(column: Column, choices: UserChoices) -> list[LabelReading]:
+    """Return the reading as classes of a column that does not look like it, if the user named it.
 
     Raises:
         DataError: It has too many distinct values.
     """
-    if named.task is None or named.task == "classification" or named.task in SET_KINDS:
-        # A label in each of several rows of a text is decided by the rows.
-        if column.profile.many and not column.profile.is_numeric:
-            raise DataError(
-                f"Column {column.name!r} has too many distinct values to be a label.",
-                "Name another: --label COLUMN",
+    if not choices.label:
+        return []
+    if column.many and not column.is_numeric:
+        raise DataError(f"Column {column.name!r} has too many distinct values to be a label.", NAME_IT)
+    trains = f"{len(column.values)} classes"
+    return [LabelReading((column.name,), column.name, "classification", IF_NAMED, trains)]
+
+
+def is_date(column: Column) -> bool:
+    """Return True if nearly all cells look like dates."""
+    return share_of(column, DATE.fullmatch) >= MOSTLY_DATES
+
+
+def is_id(column: Column) -> bool:
+    """Return True if the name of a column says that it names the rows, or who labelled them."""
+    is_name = ID_NAME.fullmatch(column.key) is not None or names_person(column.name)
+    return is_name and column.key not in LABEL_NAMES
+
+
+def names_person(name: str) -> bool:
+    """Return True if a column is called after the people who label."""
+    return PERSON.fullmatch(name.strip().lower()) is not None
+
+
+def holds_texts(column: Column) -> bool:
+    """Return True if the values are mostly distinct and of several words."""
+    is_distinct = column.many or len(column.values) > column.filled // 2
+    return is_distinct and column.mean_words >= WORDS_OF_TEXT
+
+
+def group_readings(columns: Sequence[Column]) -> list[LabelReading]:
+    """Return how several columns have the labels together.
+
+    Columns of one vocabulary that are numbered or called after people are refused: they have the labels of
+    several people, or some labels each.
+    """
+    groups: dict[str, list[Column]] = {}
+    rest = []
+    for column in columns:
+        match = NUMBERED_NAME.fullmatch(column.key)
+        has_names = not column.nested and 1 < len(column.values) <= MOST_VOTED
+        if has_names and names_person(column.name):
+            groups.setdefault("people", []).append(column)
+            continue
+        rest.append(column)
+        if has_names and match is not None and not column.is_numeric:
+            groups.setdefault(f"numbered {match[1]}", []).append(column)
+
+    indicators = indicator_reading(rest)
+    readings = [indicators] if indicators is not None else []
+    for members in groups.values():
+        if len(members) > 1 and _have_one_vocabulary(members):
+            names = tuple(column.name for column in members)
+            trains = "some labels each, or the labels of several people"
+            readings.append(
+                LabelReading(names, LABELS_OF_COLUMNS, "classification", PLAIN, trains, refused=ONE_CELL)
             )
-        distinct = len(column.values)
-        return LabelReading(
-            (column.name,),
-            column.name,
-            "classification",
-            NO_EVIDENCE,
-            f"{distinct} classes",
-            f"{distinct} classes",
+    return readings
+
+
+def _have_one_vocabulary(columns: Sequence[Column]) -> bool:
+    """Return True if the names of each column are names of the others, too."""
+    for column in columns:
+        others = set().union(*(other.values for other in columns if other is not column))
+        if share_of(column, others.__contains__) < LEAST_SHARED:
+            return False
+    return True
+
+
+def _of_several(columns: Sequence[Column]) -> LabelReading:
+    """Return the reading of several columns that the user named.
+
+    Raises:
+        DataError: One has something else than 0 and 1.
+    """
+    reading = indicator_reading(columns, named=True)
+    if reading is None or any(indicator_words(column) is None for column in columns):
+        raise DataError(
+            f"{listed(column.name for column in columns)} are no columns of 0 and 1.",
+            f"Several --label name a column of 0 and 1 for each label. {ONE_CELL}",
         )
-    return LabelReading((column.name,), column.name, named.task, NO_EVIDENCE, "numbers", NAMED_BY_USER)
+    return reading
+
+
+def _refuse_one_value(column: Column) -> None:
+    """Refuse a label that is the same in all rows."""
+    if len(column.values) < 2 and not column.nested:
+        value = next(iter(column.values), "")
+        raise DataError(
+            f"Column {column.name!r} has the value {value!r} in all {column.filled:,} rows: there is nothing"
+            " to learn.",
+            NAME_IT,
+        )
+
+
+def _refuse_as_label(column: Column) -> None:
+    """Refuse a column that is called a label, and from which nothing can be learned.
+
+    Raises:
+        DataError: It has one value, numbers the rows, or holds dates or texts.
+    """
+    _refuse_one_value(column)
+    what = ""
+    if column.numbers_rows:
+        what = "numbers the rows"
+    elif is_date(column):
+        what = "has dates"
+    elif holds_texts(column):
+        what = f"has {len(column.values):,} distinct values of {column.mean_words:.0f} words, as texts have"
+    if what:
+        hint = f"{NAME_IT} --text COLUMN; or --label {column.name!r} to learn it all the same"
+        raise DataError(f"Column {column.name!r} {what}: it is no label.", hint)
+
+
+def _no_label(columns: Sequence[Column], choices: UserChoices) -> DataError:
+    """Return the error for a file without a column that looks like a label."""
+    if choices.task in SET_KINDS:
+        hint = (
+            "Name the column of the labels (--label COLUMN) and what separates them (--separator ';'), or a"
+            " column of 0 and 1 for each label (--label A --label B). A text in several rows: write it once,"
+            " with its labels in one cell (a; b)"
+        )
+        return DataError("No column has several labels per row.", hint)
+    nested = [column.name for column in columns if column.nested]
+    hint = NAME_IT
+    if nested:
+        hint = f"{listed(nested)}: several labels are a flat list of names, or one text. {NAME_IT}"
+    return DataError("No column looks like a label: few distinct values, or numbers.", hint)

@@ -1,303 +1,118 @@
-"""Columns of numbers: decimals, thousands, units, and what is written where a number is missing.
+"""Columns of numbers: a point or a comma before the decimals, and what is written where a number is missing.
 
-The marks are told by what contradicts them. A comma before two digits cannot group thousands; two commas
-cannot be decimal marks; whole numbers up to 999 beside ``1,234`` are what thousands look like. Where nothing
-contradicts either, there are two readings.
+A comma before three digits can be either, so it is asked about; numbers with thousands or units are refused.
 """
 
+import itertools
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import replace
 
-from tuneline.columns.reading import LEAST_FIT, Column, LabelReading, unusual
-from tuneline.readers.label_values import MINUS, MISSING_NUMBERS, NumberFormat
+from tuneline.columns.profiles import Column, count_columns
+from tuneline.columns.readings import IF_NAMED, LEAST_FIT, PLAIN, WEAK, LabelReading
+from tuneline.readers.label_values import MINUS, MISSING_NUMBERS, plain_text
+from tuneline.readers.rows import RowProblem
+from tuneline.readers.tables import Input, open_table
+from tuneline.sniffing.delimited import SNIFFED_RECORDS
 
-DIGITS = r"\d{1,3}(?:[ '\u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)*\.?|[.,]\d+"
-BEFORE = rf"(?P<before>[$€£¥~]?|[A-Za-z]{{2,4}}\s)(?P<sign>[+\-{MINUS}]?)(?P<currency>[$€£¥]?)\s?"
-AFTER = r"(?P<after>\s?[^\d.,;|/\s-]{0,12})"
-NUMBER = re.compile(rf"{BEFORE}(?P<digits>{DIGITS})(?P<exponent>[eE][+-]?\d+)?{AFTER}")
-"""A number with a unit. Letters before it without a space make a code: ``e12``."""
-LEADING_ZEROS = re.compile(r"[+-]?0\d.*")
-"""A number with leading zeros, as codes have them."""
-MARKS = {",": ".", ".": ","}
-"""Marks that can be either: before decimals, or between thousands."""
-GROUPED = {",": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?"), ".": re.compile(r"\d{1,3}(\.\d{3})+(,\d+)?")}
+SIGN = rf"[+\-{MINUS}]?"
+NUMBERS = {
+    ".": re.compile(rf"{SIGN}(?!0\d)(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"),
+    ",": re.compile(rf"{SIGN}(?!0\d)(?:\d+,?\d*|,\d+)"),
+}
+"""Numbers by the mark before decimals. Those with leading zeros are codes."""
+GROUPED = re.compile(rf"{SIGN}[1-9]\d{{0,2}}(?:[.,]\d{{3}})+")
+"""A number that can have thousands."""
+WRITTEN = re.compile(
+    rf"(?:[$€£¥~]|[A-Za-z]{{2,4}}\s)?{SIGN}[$€£¥]?\s?(?!0\d)\d[\d.,' \u00a0\u202f]*\s?[^\d.,;|/\s-]{{0,12}}"
+)
+"""A number with a unit or with marks between thousands."""
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; more are rather numbers to predict."""
-FEWEST_NUMBERS = 3
 RARE = 0.08
-"""Share of the cells with a mark in one role, up to which these are mistakes."""
-OUTLIER_SHARE = 0.02
-"""Share of the rows with one number far outside from which it may mean that the number is missing."""
-OUTLIER_DISTANCE = 5.0
-"""How far outside: in widths of the range of the other numbers."""
+"""Share of the numbers with a mark that cannot be between thousands, up to which these are mistakes."""
+WRITE_PLAIN = "Write plain numbers, without a unit and without marks between thousands: 1234.5"
 
 
-@dataclass(frozen=True)
-class ColumnNumbers:
-    """A column as numbers.
+def decimal_mark(column: Column) -> str | None:
+    """Return the mark before the decimals of a column of numbers; ``None`` if it does not have numbers."""
+    least = LEAST_FIT * (column.counted - _missing(column).total())
+    fits = {mark: numbers_of(column, mark).total() for mark in NUMBERS}
+    mark = max(fits, key=lambda mark: fits[mark])
+    return mark if fits[mark] >= max(least, 2) else None
 
-    Attributes:
-        format: How they are written.
-        values: Number of cells by number.
-        missing: Cells with a word for a missing number.
-        others: Cells that are no numbers.
-        fractions: Cells with decimals.
+
+def numbers_of(column: Column, mark: str) -> Counter[str]:
+    """Return the number of cells by value, of those that are numbers with this mark before decimals."""
+    return Counter({text: cells for text, cells in column.values.items() if NUMBERS[mark].fullmatch(text)})
+
+
+def _missing(column: Column) -> Counter[str]:
+    return Counter({text: cells for text, cells in column.values.items() if text.lower() in MISSING_NUMBERS})
+
+
+def number_readings(column: Column, named_mark: str | None = None) -> list[LabelReading]:
+    """Return how the column is a label of numbers: at most one reading.
+
+    A mark that the user named is before decimals.
     """
+    mark = decimal_mark(column)
+    missing = _missing(column)
+    if mark is None:
+        written = sum(cells for text, cells in column.values.items() if WRITTEN.fullmatch(text))
+        if len(column.values) < 2 or written < LEAST_FIT * (column.counted - missing.total()):
+            return []
+        return [_reading(column, PLAIN, "numbers with units or thousands", refused=WRITE_PLAIN)]
 
-    format: NumberFormat
-    values: Counter[float]
-    missing: Counter[str]
-    others: Counter[str]
-    fractions: int
-
-    @property
-    def outlier(self) -> float | None:
-        """A number far outside of all others that many rows have, such as -999; ``None`` if there is none."""
-        if len(self.values) < FEWEST_NUMBERS:
-            return None
-        ordered = sorted(self.values)
-        candidates = ((ordered[0], ordered[1], ordered[-1]), (ordered[-1], ordered[0], ordered[-2]))
-        for number, low, high in candidates:
-            distance = min(abs(number - low), abs(number - high))
-            is_far = distance > OUTLIER_DISTANCE * max(high - low, 1e-9)
-            if is_far and self.values[number] >= OUTLIER_SHARE * self.values.total():
-                return number
-        return None
-
-
-def numbers_of(column: Column) -> list[ColumnNumbers]:
-    """Return the ways in which a column can be numbers: none, one, or two that cannot be told apart."""
-    missing: Counter[str] = Counter()
-    others: Counter[str] = Counter()
-    found: dict[str, re.Match[str]] = {}
-    units: Counter[str] = Counter()
-    for text, cells in column.values.items():
-        if text.lower() in MISSING_NUMBERS:
-            missing[text] = cells
-            continue
-        match = NUMBER.fullmatch(text)
-        if match is None:
-            others[text] = cells
-            continue
-        found[text] = match
-        units[_unit(match)] += cells
-    if len(found) < 2:
+    numbers = numbers_of(column, mark)
+    values = {float(text.replace(MINUS, "-").replace(mark, ".")) for text in numbers}
+    if len(values) < 2:
         return []
-
-    # a unit, the same in all cells but for a plural
-    unit, _ = units.most_common(1)[0]
-    for text, match in list(found.items()):
-        if _unit(match) not in {unit, unit.removesuffix("s"), f"{unit}s"}:
-            others[text] = column.values[text]
-            del found[text]
-    if unit and f"{unit}s" in units:
-        unit = f"{unit}s"
-    total = column.rows - missing.total()
-    codes = sum(
-        column.values[text] for text, match in found.items() if LEADING_ZEROS.fullmatch(match["digits"])
-    )
-    if others.total() + codes > (1 - LEAST_FIT) * total:
-        return []
-
-    digits: Counter[str] = Counter()
-    for text, match in found.items():
-        digits[match["digits"]] += column.values[text]
-    readings = []
-    for decimal, thousands in _marks(digits):
-        form = NumberFormat(decimal, thousands, unit or None)
-        readings.append(_as_numbers(column, form, found, missing, others))
-    return readings
+    rank = IF_NAMED
+    if not all(map(float.is_integer, values)):
+        rank = PLAIN
+    elif len(values) > MOST_INTEGER_CLASSES:
+        rank = WEAK
+    words = f"numbers from {min(values):g} to {max(values):g}"
+    if mark == ",":
+        words += ", with decimal commas"
+    if missing:
+        words += f"; missing where it says {next(iter(missing))!r}, in {missing.total():,} rows"
+    others = Counter(column.values) - missing - numbers
+    refused = ""
+    if mark != named_mark and not _is_decimal(numbers, mark):
+        refused = f"{WRITE_PLAIN}; or say what is before the decimals: --decimal {mark}"
+    reading = _reading(column, rank, words, refused)
+    covered = numbers.total() / max(column.counted, 1) * column.coverage
+    return [replace(reading, decimal=mark, coverage=covered, exceptions=tuple(dict(others.most_common(3))))]
 
 
-def _unit(match: re.Match[str]) -> str:
-    return f"{match['before']}{match['currency']}{match['after']}".strip()
+def _is_decimal(numbers: Counter[str], mark: str) -> bool:
+    """Return False if the mark can be between thousands: before three digits, where small numbers have none.
 
-
-def _as_numbers(
-    column: Column,
-    form: NumberFormat,
-    found: dict[str, re.Match[str]],
-    missing: Counter[str],
-    others: Counter[str],
-) -> ColumnNumbers:
-    """Return the values of a column in one format."""
-    values: Counter[float] = Counter()
-    rest = Counter(others)
-    fractions = 0
-    for text in found:
-        try:
-            value = float(form.plain(text))
-        except ValueError:
-            rest[text] = column.values[text]
-            continue
-        values[value] += column.values[text]
-        if not value.is_integer():
-            fractions += column.values[text]
-    return ColumnNumbers(form, values, missing, rest, fractions)
-
-
-Marks = tuple[str, str | None]
-"""The decimal mark, and that of thousands."""
-
-
-def _marks(digits: Counter[str]) -> list[Marks]:
-    """Return the marks in each way that the digits allow."""
-    commas = _roles(digits, ",")
-    points = _roles(digits, ".")
-    for mark, pattern in ((" ", r"\d[ \u00a0\u202f]\d"), ("'", r"\d'\d")):
-        if any(re.search(pattern, text) for text in digits):
-            return [("," if commas.used else ".", mark)]
-    if commas.used and points.used:
-        return [_of_both(commas, points)]
-    if commas.used:
-        return _of_commas(commas)
-    return _of_points(points)
-
-
-def _of_both(commas: "_Roles", points: "_Roles") -> Marks:
-    """Return which mark groups thousands: that before three digits and the other."""
-    if commas.decimals > commas.groups or points.groups > points.decimals:
-        return (",", ".")
-    return (".", ",")
-
-
-def _of_commas(commas: "_Roles") -> list[Marks]:
-    if commas.decimals > RARE * commas.used:
-        return [(",", None)]
-    if commas.is_surely_thousands:
-        return [(".", ",")]
-    if commas.large:
-        return [(",", None)]
-    return [(".", ","), (",", None)]
-
-
-def _of_points(points: "_Roles") -> list[Marks]:
-    if points.decimals or not points.groups:
-        return [(".", None)]
-    if points.is_surely_thousands:
-        return [(",", ".")]
-    if points.can_be_thousands:
-        return [(".", None), (",", ".")]
-    return [(".", None)]
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """What a mark can be.
-
-    Attributes:
-        used: Cells that have it.
-        groups: Cells in which it can be between thousands.
-        certain: Cells in which it can be nothing else.
-        decimals: Cells in which it can only be before decimals.
-        small, large: Whole numbers without a mark, up to 999 and above.
+    Three digits behind a point in every cell are decimals.
     """
-
-    used: int
-    groups: int
-    certain: int
-    decimals: int
-    small: int
-    large: int
-
-    @property
-    def can_be_thousands(self) -> bool:
-        """True if whole numbers without the mark are small: otherwise they would have it, too."""
-        return self.large == 0 and self.small > 0
-
-    @property
-    def is_surely_thousands(self) -> bool:
-        """True if a cell has two groups, or if many small numbers have none and no large one has none."""
-        if self.decimals > RARE * self.used:
-            return False
-        return self.certain > 0 or (self.can_be_thousands and self.small >= 0.2 * self.used)
+    marked = {text: cells for text, cells in numbers.items() if mark in text}
+    grouped = sum(cells for text, cells in marked.items() if GROUPED.fullmatch(text))
+    if not marked or grouped < (1 - RARE) * sum(marked.values()):
+        return True
+    return mark == "." and len(marked) == len(numbers)
 
 
-def _roles(digits: Counter[str], mark: str) -> _Roles:
-    counts: Counter[str] = Counter()
-    other = MARKS[mark]
-    for text, cells in digits.items():
-        if mark not in text:
-            if text.isdecimal():
-                counts["small" if len(text) <= 3 else "large"] += cells
-            continue
-        counts["used"] += cells
-        is_grouped = GROUPED[mark].fullmatch(text) is not None and not text.startswith("0")
-        if is_grouped:
-            counts["groups"] += cells
-            if text.count(mark) > 1 or other in text:
-                counts["certain"] += cells
-        else:
-            counts["decimals"] += cells
-    return _Roles(**{name: counts[name] for name in _Roles.__dataclass_fields__})
+def _reading(column: Column, rank: int, trains: str, refused: str) -> LabelReading:
+    return LabelReading((column.name,), column.name, "regression", rank, trains, refused=refused)
 
 
-def number_readings(column: Column) -> list[LabelReading]:
-    """Return how the column is a label of numbers."""
-    readings = []
-    for numbers in numbers_of(column):
-        distinct = len(numbers.values)
-        if distinct < 2:
-            continue
-        total = max(numbers.values.total(), 1)
-        low, high = min(numbers.values), max(numbers.values)
-        trains = f"numbers from {low:g} to {high:g}"
-        if numbers.fractions:
-            why = "its labels are numbers with fractions"
-            points = 1.5
-        elif distinct > MOST_INTEGER_CLASSES:
-            why = f"its labels are more than {MOST_INTEGER_CLASSES} distinct numbers"
-            points = 1.0
-        else:
-            why = f"its labels are {distinct} distinct numbers"
-            points = -1.0
-        if numbers.format.thousands or numbers.format.unit:
-            points += 1.0
-        if numbers.format.unit and distinct <= MOST_INTEGER_CLASSES and not numbers.fractions:
-            points = 1.5  # as likely as classes: 3 stars
-        rest = set(column.values) - set(numbers.missing) - set(numbers.others)
-        covered = total / max(column.rows, 1) * column.coverage
-        readings.append(
-            LabelReading(
-                (column.name,),
-                column.name,
-                "regression",
-                points,
-                trains + numbers_in_words(numbers),
-                why,
-                numbers=numbers.format,
-                coverage=covered,
-                exceptions=unusual(numbers.others, rest),
-                hint=outlier_hint(numbers),
-            )
-        )
-    return readings
+def with_numbers_of(source: Input, column: str) -> Input:
+    """Return a file with the decimal mark of the first rows of a column.
 
-
-def outlier_hint(numbers: ColumnNumbers) -> str:
-    """Return what a number far outside may mean; empty if there is none."""
-    outlier = numbers.outlier
-    if outlier is None:
-        return ""
-    cells = numbers.values[outlier]
-    others = [number for number in numbers.values if number != outlier]
-    return (
-        f"{outlier:g} is in {cells:,} rows, and all others are from {min(others):g} to {max(others):g}: if it"
-        " means that the number is missing, empty these cells"
-    )
-
-
-def numbers_in_words(numbers: ColumnNumbers) -> str:
-    """Return how numbers are written, where it is unusual, and which words mean a missing one."""
-    parts = []
-    if numbers.format.decimal == ",":
-        parts.append("decimal commas")
-    if numbers.format.thousands is not None:
-        parts.append(f"thousands by {numbers.format.thousands!r}")
-    if numbers.format.unit is not None:
-        parts.append(f"without {numbers.format.unit!r}")
-    if numbers.missing:
-        words = ", ".join(map(repr, list(numbers.missing)[:2]))
-        parts.append(f"missing where it says {words}, in {numbers.missing.total():,} rows")
-    return f" ({'; '.join(parts)})" if parts else ""
+    Raises:
+        DataError: The file cannot be read, or lacks the column.
+    """
+    cells = []
+    with open_table(source) as table:
+        for _, row in itertools.islice(table.rows({column: ""}, everywhere=()), SNIFFED_RECORDS):
+            if not isinstance(row, RowProblem):
+                cells.append(plain_text(row[0]))
+    mark = decimal_mark(count_columns([column], [{column: cells}])[column])
+    return replace(source, layout=replace(source.layout, decimal=mark or source.layout.decimal))

@@ -1,18 +1,25 @@
-"""Statistics of the columns of a file, over all of its rows, and a random sample of these."""
+"""The columns of a file: statistics of all rows, and a random sample of these, in one pass."""
 
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Cells = tuple[str | None, ...]
-"""Cells in the order of the columns; ``None`` for a missing one."""
 NESTED = "\x00nested"
 """Beginning of a cell that holds a list or an object, which is no text. A list follows it, as JSON."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
 WORD_PATTERN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MOST_VALUES = 1000
+"""Distinct values that are counted; a column with more does not hold classes."""
+SAMPLE_ROWS = 5000
+FIRST_ROWS = 5
+"""Rows that the user is shown."""
+LONGEST = 1 << 15
+"""Characters that are kept of a cell: more than any encoder reads."""
+EMPTY_LABELS = {"", "-1", "[]"}
 
 
 def count_words(text: str) -> int:
@@ -22,42 +29,43 @@ def count_words(text: str) -> int:
     return len(WORD_PATTERN.findall(text))
 
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-MOST_VALUES = 1000
-"""Distinct values that are counted; a column with more does not hold classes."""
-EMPTY_LABELS = {"", "-1", "[]"}
-
-
 @dataclass
-class ColumnProfile:
-    """Statistics of one column, over the whole file.
-
-    A file may be sorted, so its first rows are not representative.
+class Column:
+    """Statistics of one column.
 
     Attributes:
+        rows: Number of rows.
         filled: Rows with a value.
+        words: Words of all cells.
         numbers, fractions: Cells that are numbers, and cells that are numbers but not whole.
-        lengths: Number of cells by number of words.
         nested: Cells that are lists or objects.
-        values: Number of cells by value, for the first ``MOST_VALUES`` values.
-        many: There are more values.
+        many: There are more than ``MOST_VALUES`` values.
+        values: Number of cells by value: of all rows, or of the sample where there are ``many`` values.
         numbered: Each cell is the whole number after the number of the cell before.
+        cells: The cells of the sample, in the same order of rows in all columns.
+        first: The cells of the first rows.
     """
 
     name: str
     rows: int = 0
     filled: int = 0
+    words: int = 0
     numbers: int = 0
     fractions: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)
     nested: int = 0
-    values: Counter[str] = field(default_factory=Counter)
     many: bool = False
+    values: Counter[str] = field(default_factory=Counter)
     numbered: bool = True
+    cells: list[str | None] = field(default_factory=list)
+    first: list[str | None] = field(default_factory=list)
     _last: float | None = None
 
-    def add(self, cell: str | None) -> None:
-        """Count one cell."""
+    def add(self, cell: str | None, place: int) -> None:
+        """Count one cell, and keep it in this place of the sample, if that is below ``SAMPLE_ROWS``."""
+        if self.rows < FIRST_ROWS:
+            self.first.append(cell)
+        if place < SAMPLE_ROWS:
+            self.cells[place : place + 1] = [cell and cell[:LONGEST]]
         self.rows += 1
         text = (cell or "").strip()
         if not text:
@@ -66,15 +74,16 @@ class ColumnProfile:
         if text.startswith(NESTED):
             self.nested += 1
             text = text.removeprefix(NESTED) or text
-        self.lengths[count_words(text)] += 1
+        self.words += count_words(text)
 
         number = None
         if len(text) < 40 and NUMBER.fullmatch(text):
             number = float(text)
             self.numbers += 1
-            if not number.is_integer():
-                self.fractions += 1
-        self._follow(number)
+            self.fractions += not number.is_integer()
+        if number is None or (self._last is not None and number != self._last + 1):
+            self.numbered = False
+        self._last = number
 
         # Values beyond MOST_VALUES are not kept: a column of texts would take the memory of the whole file.
         if text in self.values or len(self.values) < MOST_VALUES:
@@ -82,19 +91,35 @@ class ColumnProfile:
         else:
             self.many = True
 
-    def _follow(self, number: float | None) -> None:
-        """Note whether the next cell, a number or ``None``, follows the one before."""
-        if number is None or (self._last is not None and number != self._last + 1):
-            self.numbered = False
-        self._last = number
+    @property
+    def key(self) -> str:
+        """Its name to compare with known names."""
+        return self.name.strip().lower()
+
+    @property
+    def coverage(self) -> float:
+        """Share of the rows that have a value."""
+        return self.filled / max(self.rows, 1)
+
+    @property
+    def counted(self) -> int:
+        """Number of cells in ``values``."""
+        return self.values.total()
+
+    @property
+    def sampled_once_in(self) -> float:
+        """Number of rows for each row of the sample."""
+        return (self.rows - 1) / max(len(self.cells) - 1, 1)
 
     @property
     def mean_words(self) -> float:
         """Mean number of words of a filled cell."""
-        total = 0
-        for words, cells in self.lengths.items():
-            total += words * cells
-        return total / max(self.filled, 1)
+        return self.words / max(self.filled, 1)
+
+    @property
+    def numbers_rows(self) -> bool:
+        """True if it numbers the rows."""
+        return self.numbered and self.filled > 2
 
     @property
     def is_numeric(self) -> bool:
@@ -102,45 +127,47 @@ class ColumnProfile:
         return 0 < self.filled == self.numbers
 
     @property
-    def classes(self) -> list[str]:
-        """The distinct values, most frequent first."""
-        return [value for value, _ in self.values.most_common()]
-
-    @property
     def is_unlabelled(self) -> bool:
         """True if all cells are empty, -1 or an empty list: the values of a missing label."""
         return not self.many and not set(self.values) - EMPTY_LABELS
 
 
-def profile(columns: Sequence[str], rows: Iterable[Cells]) -> list[ColumnProfile]:
-    """Return the statistics of each column."""
-    profiles = [ColumnProfile(name) for name in columns]
-    for row in rows:
-        for column, cell in zip(profiles, row, strict=True):
-            column.add(cell)
-    return profiles
+def count_columns(
+    names: Iterable[str], batches: Iterable[Mapping[str, Sequence[str | None]]]
+) -> dict[str, Column]:
+    """Return the columns of a file by name, in the order in which they occur.
 
+    The sample is drawn by algorithm R (reservoir sampling); it is in no order, and the same for the same
+    file.
 
-SAMPLE_ROWS = 5000
-LONGEST = 1 << 15
-"""Characters that are kept of a cell: more than any encoder reads."""
-
-
-def sampling(rows: Iterable[Cells], sample: list[Cells]) -> Iterator[Cells]:
-    """Yield rows, and draw a random sample of them (reservoir sampling, algorithm R).
-
-    The sample is in no order, and the same for the same file.
+    Args:
+        names: The columns that are known before the rows.
+        batches: The cells of some rows, by column. A column that a batch lacks is missing in its rows.
     """
     generator = random.Random(0)  # noqa: S311 - no secret depends on it
-    for number, row in enumerate(rows):
-        if number < SAMPLE_ROWS:
-            sample.append(_shortened_cells(row))
-        else:
-            position = generator.randrange(number + 1)
-            if position < SAMPLE_ROWS:
-                sample[position] = _shortened_cells(row)
-        yield row
+    columns = {name: Column(name) for name in names}
+    rows = 0
+    for batch in batches:
+        size = len(next(iter(batch.values())))
+        places = []
+        for row in range(rows, rows + size):
+            places.append(row if row < SAMPLE_ROWS else generator.randrange(row + 1))
+        for name in batch:
+            if name not in columns:
+                columns[name] = _without_values(name, rows)
+        for name, column in columns.items():
+            for cell, place in zip(batch.get(name) or [None] * size, places, strict=True):
+                column.add(cell, place)
+        rows += size
+
+    for column in columns.values():
+        if column.many:
+            filled = [cell.strip() for cell in column.cells if cell and cell.strip()]
+            column.values = Counter(cell.removeprefix(NESTED) or cell for cell in filled)
+    return columns
 
 
-def _shortened_cells(row: Cells) -> Cells:
-    return tuple(cell and cell[:LONGEST] for cell in row)
+def _without_values(name: str, rows: int) -> Column:
+    """Return a column that no row has had yet."""
+    cells: list[str | None] = [None] * rows
+    return Column(name, rows=rows, cells=cells[:SAMPLE_ROWS], first=cells[:FIRST_ROWS])

@@ -1,195 +1,98 @@
-"""Columns with several labels in a cell: by a separator, as lists, as vectors of 0 and 1, as objects."""
+"""Several labels per row: names in a cell by a separator, lists of names, or a column of 0 and 1 for each."""
 
-import json
-import operator
-import random
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tuneline.columns.annotators import LEAST_REPEATED, MOST_VOTED, names_person, votes_in_a_cell
-from tuneline.columns.numbers import numbers_of
-from tuneline.columns.parts import PartCounts, separators_of
-from tuneline.columns.profiles import NESTED
-from tuneline.columns.reading import LEAST_FIT, Column, LabelReading, unusual
-from tuneline.core.task_kinds import SET_KINDS
-from tuneline.params.data import LabelSetsParams
-from tuneline.readers.label_sets import EMPTY_SET, parse_list, vector
+from tuneline.columns.numbers import decimal_mark
+from tuneline.columns.profiles import Column
+from tuneline.columns.readings import IF_NAMED, KNOWN_NAME, LEAST_FIT, PLAIN, SET_TASK, LabelReading
+from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
+from tuneline.readers.label_sets import BRACKETS, EMPTY_SET, INDICATORS, parse_list, separated
 from tuneline.readers.label_values import ValueProblemError, plain_text
 from tuneline.runtime.wording import listed
+from tuneline.tasks.task import UNLABELLED
 
-SET_TASK = SET_KINDS[0]
-PROVED = 4.0
-"""Points of a layout that the values prove."""
-UNLIKELY = -5.0
-"""Points of one whose parts are no labels."""
-ALLOWED = 2.5
-"""Points of one that they allow: near those of classes."""
-WORDS_OF_NAMES = 2.1
-"""Points of words with spaces between them: near those of classes, of which there are many, too."""
-CLEAR_MIXING = 0.5
-"""Share of later parts that occur at several positions, from which a separator is clear."""
-POSSIBLE_MIXING = 0.2
+LONGEST_LABEL = 100
+"""Characters of a part that can be a label."""
+MOST_LABELS = 1000
+"""Distinct parts; more are no labels."""
+NO_SEPARATORS = "'\"`.<>=!~"
+"""Characters that separate nothing when alone: quotes, and what is in versions and conditions."""
+SEPARATORS_OF_NUMBERS = (",", ";", "|", " ", "\n", "\t")
+"""What can be between numbers of labels; others make dates, times, fractions and addresses of them."""
 STRONG_SEPARATORS = (";", "|", "><", "\t")
 """Separators that names of classes seldom contain."""
-LEAST_OBJECTS = 0.02
-"""Share of the cells that are objects, above which they are no mistakes: others can be plain names."""
-ONE_EACH = (
-    "each row has exactly one label: if a text cannot have several, write its name alone into one column, and"
-    " --task classification learns it"
-)
+BETWEEN = re.compile(r"\s*[^\w\s]+\s*|\s+|_{2,}")
+"""What can be between two names."""
+LEAST_SEPARATED = 0.01
+"""Share of the cells that have a possible separator."""
+MOST_SEPARATORS = 12
 LEAST_SEVERAL = 0.05
 """Share of the cells with several parts, below which a separator that names can contain is a part of one."""
-LEAST_COMBINATIONS = 3
-"""Distinct sets of several parts from which another separator is clear: one or two can be names."""
+LEAST_MIXING, CLEAR_MIXING, RICH_MIXING = 0.2, 0.5, 0.8
+"""Share of later parts at several positions, from which they can be labels, are, and are with spaces."""
 RICH = 3
 """Distinct cells per word from which words can be labels, separated by spaces."""
-RICH_MIXING = 0.8
-FEWEST_DIGITS = 3
-"""Elements of a vector of 0 and 1: with fewer it may be a number."""
+LEAST_COMBINATIONS = 3
+"""Distinct sets of several parts from which a separator is clear: one or two can be names."""
 ALWAYS_TWO = 0.95
 """Share of the cells with two parts, from which they are a number and its decimals."""
-MOST_REPEATED = 0.02
-"""Largest share of the cells that have an element twice: a set has none."""
-FEWEST_PAIRS = 10
-"""Different pairs from which their order says something."""
-ALMOST_ALL = 0.97
-SHUFFLES = 20
-MOST_BY_CHANCE = 0.9
-"""Share of shuffled pairs in ascending order, from which the order of the real ones says nothing."""
+VECTOR = re.compile(r"[\[(]?\s*[01](?:[\s,;]*[01]){2,}\s*[\])]?")
+"""A 0 or 1 for each label."""
+MOST_OBJECTS = 0.02
+"""Share of the cells that are objects of JSON, up to which they are mistakes."""
+OBJECT = re.compile(r"\s*\[?\s*\{\s*['\"][^'\"]*['\"]\s*:.*", re.DOTALL)
+LEAST_REPEATED = 0.1
+"""Share of the rows with a name twice, from which the names of a row are no set: people agree."""
+MOST_VOTED = 50
+"""Distinct labels of several people; more are rather numbers."""
+CLEAR_COLUMNS = 3
+"""Columns of 0 and 1 from which they are labels: two can be a label and a property of the text."""
+SHOWN_LABELS = 5
+WORDS = (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("", "x"))
+"""Words for 0 and 1."""
+ONE_CELL = "Write the names of a row into one cell: a; b. Of several people, write the label of most"
+
+
+def share_of(column: Column, fits: Callable[[str], object]) -> float:
+    """Return the share of the counted cells whose value fits."""
+    return sum(cells for value, cells in column.values.items() if fits(value)) / max(column.counted, 1)
 
 
 def set_readings(column: Column) -> list[LabelReading]:
-    """Return how a column has several labels in a cell."""
-    for read in (_objects, _vectors, _lists):
-        reading = read(column)
-        if reading is not None:
-            return [reading]
-    reading = _best_separated(column)
-    return [reading] if reading is not None else []
+    """Return how a column has several labels in a cell: at most one reading."""
+    if share_of(column, OBJECT.fullmatch) > MOST_OBJECTS:
+        return [_refused(column, "JSON objects", ONE_CELL)]
+    are_numbers = all(value.startswith("1") and value.isdecimal() for value in column.values)
+    if share_of(column, VECTOR.fullmatch) >= LEAST_FIT and not are_numbers:
+        return [_refused(column, "several 0 and 1 in a cell", ONE_CELL)]
+    return _lists(column) or _best_separated(column)
 
 
-def separated_by(column: Column, separator: str) -> LabelReading:
-    """Return how a column has several labels with a separator that the user named.
-
-    He may have named no column: then it is that whose parts can be labels.
-    """
-    counts = PartCounts.of(column.values, separator)
-    points = UNLIKELY
-    if counts.can_be_labels:
-        points = PROVED
-    return _reading(column, counts, points)
+def _refused(column: Column, held: str, hint: str) -> LabelReading:
+    return LabelReading((column.name,), column.name, SET_TASK, PLAIN, held, is_clear=True, refused=hint)
 
 
-def _objects(column: Column) -> LabelReading | None:
-    """Return a refusal for cells that are objects of JSON, or lists of them."""
-    objects = 0
-    example = ""
-    for value, cells in column.values.items():
-        text = value.removeprefix(NESTED)
-        is_object = (
-            text.startswith("{") and text.endswith("}") and '":' in text.replace(" ", "").replace("'", '"')
-        )
-        if is_object or text.replace(" ", "").startswith(('[{"', "[{'")):
-            objects += cells
-            example = example or text
-    if objects <= LEAST_OBJECTS * column.rows:
-        return None
-    keys = _names_of_objects(example)
-    hint = f"Write the names alone into the column, such as ['a', 'b']; the objects have {keys}."
-    return LabelReading(
-        (column.name,),
-        column.name,
-        SET_TASK,
-        ALLOWED,
-        "labels in JSON objects",
-        f"its cells are JSON objects, such as {example[:60]!r}",
-        coverage=column.coverage,
-        refused=hint,
-    )
-
-
-def _names_of_objects(example: str) -> str:
-    try:
-        value = json.loads(example.replace("'", '"'))
-    except ValueError:
-        return "several keys"
-    first = value[0] if isinstance(value, list) and value else value
-    if isinstance(first, dict):
-        return listed(first, 4)
-    return "several keys"
-
-
-def _vectors(column: Column) -> LabelReading | None:
-    """Return the reading as a 0 or 1 for each label, of one length."""
-    lengths: Counter[int] = Counter()
-    fitting: dict[str, str] = {}
-    for value, cells in column.values.items():
-        digits = vector(value.removeprefix(NESTED))
-        if digits is not None:
-            fitting[value] = digits
-            lengths[len(digits)] += cells
-    if not lengths:
-        return None
-    length, cells = lengths.most_common(1)[0]
-    usual = {value for value, digits in fitting.items() if len(digits) == length}
-    is_number = all(value.startswith("1") and value.isdecimal() for value in usual)
-    if length < FEWEST_DIGITS or is_number or cells < LEAST_FIT * column.rows:
-        return None
-    if names_person(column.key):
-        return votes_in_a_cell(column)
-    ones = sum(fitting[value].count("1") * column.values[value] for value in usual)
-    return LabelReading(
-        (column.name,),
-        column.name,
-        SET_TASK,
-        PROVED,
-        f"{length} labels, {ones / cells:.1f} per row, called 0 to {length - 1}: data.label_names names them",
-        f"a 0 or 1 for each of {length} labels",
-        LabelSetsParams(layout="vectors"),
-        coverage=column.coverage,
-        exceptions=unusual(column.values, usual),
-    )
-
-
-def _lists(column: Column) -> LabelReading | None:
+def _lists(column: Column) -> list[LabelReading]:
     """Return the reading as lists of names."""
-    lists = 0
-    several = 0
-    repeated = 0
-    labels: Counter[str] = Counter()
-    fitting = set()
+    parts = Parts("")
+    others = []
     for value, cells in column.values.items():
-        names = _list_of(value.removeprefix(NESTED))
+        names = _list_of(value)
         if names is None:
-            continue
-        lists += cells
-        fitting.add(value)
-        if len(names) > 1:
-            several += cells
-        if len(set(names)) < len(names):
-            repeated += cells
-        for name in set(names):
-            labels[name] += cells
-    if lists < LEAST_FIT * column.rows or not labels:
-        return None
-    recurs = labels.total() >= 2 * len(labels) or len(labels) < column.rows
-    if not recurs or max(map(len, labels)) > 100 or all(map(_is_fraction, labels)):
-        return None
-    if repeated > LEAST_REPEATED * several:
-        return votes_in_a_cell(column)
-    return LabelReading(
-        (column.name,),
-        column.name,
-        SET_TASK,
-        PROVED,
-        f"{len(labels)} labels, {labels.total() / lists:.1f} per row, in lists",
-        "in lists",
-        LabelSetsParams(layout="lists"),
-        coverage=column.coverage,
-        hint=ONE_EACH if labels.total() == lists and not several else "",
-        exceptions=unusual(column.values, fitting),
-    )
+            others.append(value)
+        else:
+            parts.add(names, cells)
+    labels = parts.labels
+    if parts.cells < LEAST_FIT * column.counted or not labels or all(map(_is_fraction, labels)):
+        return []
+    recurs = labels.total() >= 2 * len(labels) or len(labels) < column.counted
+    if not recurs or max(map(len, labels)) > LONGEST_LABEL:
+        return []
+    sets = LabelSetsParams(layout="lists")
+    return [parts.reading(column, sets, PLAIN, ", in lists", is_clear=True, exceptions=others)]
 
 
 def _list_of(text: str) -> list[str] | None:
@@ -200,14 +103,9 @@ def _list_of(text: str) -> list[str] | None:
         elements = parse_list(text)
     except ValueProblemError:
         return None
-    names = []
-    for element in elements:
-        if isinstance(element, (list, dict)):
-            return None
-        name = plain_text(element)
-        if name is not None:
-            names.append(name)
-    return names
+    if any(isinstance(element, (list, dict)) for element in elements):
+        return None
+    return list(filter(None, map(plain_text, elements)))
 
 
 def _is_fraction(name: str) -> bool:
@@ -217,144 +115,223 @@ def _is_fraction(name: str) -> bool:
         return False
 
 
-def _best_separated(column: Column) -> LabelReading | None:
-    """Return the reading with the separator that gives the fewest labels; ``None`` if none is possible.
+@dataclass
+class Parts:
+    """The parts of the cells of one column.
+
+    Attributes:
+        separator: What is between two of them.
+        cells: Cells with parts that can be labels.
+        several: Cells with several parts.
+        repeated: Cells that have a part twice.
+        labels: Number of cells by part.
+        positions: Where each part occurs: 0 alone or as the first of several.
+        combinations: Distinct sets of several parts.
+        too_long: Cells with a part that is too long for a label.
+    """
+
+    separator: str
+    cells: int = 0
+    several: int = 0
+    repeated: int = 0
+    labels: Counter[str] = field(default_factory=Counter)
+    positions: dict[str, set[int]] = field(default_factory=dict)
+    combinations: set[frozenset[str]] = field(default_factory=set)
+    too_long: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, values: Counter[str], separator: str) -> "Parts":
+        """Count the parts of all cells."""
+        counts = cls(separator)
+        for text, cells in values.items():
+            parts = [part.strip() for part in separated(text, separator) if part.strip()]
+            if parts and max(map(len, parts)) > LONGEST_LABEL:
+                counts.too_long.append(text)
+            elif parts:
+                counts.add(parts, cells)
+        return counts
+
+    def add(self, parts: list[str], cells: int) -> None:
+        """Count some equal cells."""
+        self.cells += cells
+        for position, part in enumerate(parts):
+            self.positions.setdefault(part, set()).add(position)
+        for part in set(parts):
+            self.labels[part] += cells
+        if len(parts) > 1:
+            self.several += cells
+            self.combinations.add(frozenset(parts))
+        if len(set(parts)) < len(parts):
+            self.repeated += cells
+
+    @property
+    def mixing(self) -> float:
+        """Share of the parts that are not always first, and that occur at several positions.
+
+        Labels do, also where they are sorted. In "Oslo, Norway" and "Books, used", each part has its place.
+        """
+        later = [places for places in self.positions.values() if places != {0}]
+        mixed = [places for places in later if len(places) > 1]
+        return len(mixed) / max(len(later), 1)
+
+    @property
+    def can_be_labels(self) -> bool:
+        """True if the parts are a few names that recur."""
+        are_few = 1 < len(self.labels) <= MOST_LABELS and self.labels.total() >= 2 * len(self.labels)
+        are_short = len(self.too_long) <= 0.1 * (len(self.too_long) + self.cells)
+        return self.several > 0 and are_few and are_short
+
+    def reading(
+        self,
+        column: Column,
+        sets: LabelSetsParams,
+        rank: int,
+        how: str,
+        *,
+        is_clear: bool,
+        exceptions: Sequence[str],
+    ) -> LabelReading:
+        """Return the reading of the column, or its refusal where people labelled a text several times."""
+        is_repeated = self.repeated > LEAST_REPEATED * self.several and self.separator != " "
+        if is_repeated and len(self.labels) <= MOST_VOTED:
+            return _refused(column, "labels of several people in a cell, some of them equal", ONE_CELL)
+        trains = f"{len(self.labels)} labels, {self.labels.total() / max(self.cells, 1):.1f} per row{how}"
+        return LabelReading(
+            (column.name,),
+            column.name,
+            SET_TASK,
+            rank,
+            trains,
+            sets,
+            is_clear=is_clear,
+            exceptions=tuple(exceptions[:3]),
+        )
+
+
+def separators_of(column: Column) -> list[str]:
+    """Return what can separate labels: what is between words in some of the cells, the most frequent first.
+
+    White space around punctuation is not part of a separator, and white space alone is one character.
+    """
+    counts: Counter[str] = Counter()
+    for text, cells in column.values.items():
+        tokens = set()
+        for match in BETWEEN.findall(text.strip().strip("|;,/#<>[]{}()")):
+            blank = next((character for character in "\n\t" if character in match), " ")
+            token = match.strip() or blank
+            tokens.add(token)
+            if len(token) > 1 and token not in BRACKETS:
+                tokens.update(token)
+        for token in sorted(tokens):
+            counts[token] += cells
+    least = max(LEAST_SEPARATED * column.counted, 3)
+    frequent = [token for token, cells in counts.most_common() if cells >= least]
+    return [token for token in frequent if token not in NO_SEPARATORS][:MOST_SEPARATORS]
+
+
+def _best_separated(column: Column) -> list[LabelReading]:
+    """Return the reading with the separator that gives the fewest labels.
 
     Any other one leaves several labels in a part, and has their combinations as labels. Of ":" and ":::",
     which give the same, the longer is meant.
     """
-    possible = []
-    for separator in separators_of(column.values.items()):
-        counts = PartCounts.of(column.values, separator)
-        is_frequent = separator in STRONG_SEPARATORS or counts.several >= LEAST_SEVERAL * counts.cells
-        is_possible = counts.can_be_labels and counts.mixing >= POSSIBLE_MIXING and is_frequent
-        if is_possible and (separator != " " or _is_rich(column, counts)):
-            possible.append(counts)
-    for counts in sorted(possible, key=lambda counts: (len(counts.labels), -len(counts.separator))):
-        if _are_votes(column, counts):
-            return votes_in_a_cell(column)
-        points = _points(column, counts)
-        if points is not None:
-            return _reading(column, counts, points)
-    return None
+    possible = [Parts.of(column.values, separator) for separator in separators_of(column)]
+    possible = [parts for parts in possible if parts.can_be_labels and _can_separate(column, parts)]
+    if not possible:
+        return []
+    parts = min(possible, key=lambda parts: (len(parts.labels), -len(parts.separator)))
+    return [separated_by(column, parts.separator)]
 
 
-def _are_votes(column: Column, counts: PartCounts) -> bool:
-    """Return True if cells have a label several times; not in 4,4, which is a number."""
-    if counts.separator == " " or len(counts.labels) > MOST_VOTED:
+def _can_separate(column: Column, parts: Parts) -> bool:
+    """Return True if the parts are at several positions, in enough cells, and no parts of numbers."""
+    separator = parts.separator
+    if separator == " ":
+        is_rich = column.many or len(column.values) >= RICH * len(parts.labels)
+        return is_rich and parts.mixing >= RICH_MIXING
+    if all(map(str.isdecimal, parts.labels)) and separator not in SEPARATORS_OF_NUMBERS:
         return False
-    can_be_decimals = all(value.count(counts.separator) <= 1 for value in column.values)
-    if can_be_decimals and numbers_of(column):
-        return False
-    return counts.repeated > LEAST_REPEATED * counts.several
+    if separator == decimal_mark(column):
+        return parts.mixing >= CLEAR_MIXING and _are_ids(column, separator)
+    is_frequent = separator in STRONG_SEPARATORS or parts.several >= LEAST_SEVERAL * parts.cells
+    return is_frequent and parts.mixing >= LEAST_MIXING and not all(map(_is_fraction, parts.labels))
 
 
-def _points(column: Column, counts: PartCounts) -> float | None:
-    """Return the evidence of a separator; ``None`` if the parts are those of numbers."""
-    if counts.separator in ",." and numbers_of(column):
-        return _points_against_decimals(column, counts)
-    if all(map(_is_fraction, counts.labels)):
-        return None
-    has_many_sets = column.profile.many or len(column.values) > len(counts.labels)
-    if counts.separator == " ":
-        return WORDS_OF_NAMES
-    is_strong = counts.separator in STRONG_SEPARATORS
-    has_combinations = has_many_sets and len(counts.combinations) >= LEAST_COMBINATIONS
-    if counts.mixing >= CLEAR_MIXING and (is_strong or has_combinations):
-        return PROVED
-    return ALLOWED
-
-
-def _points_against_decimals(column: Column, counts: PartCounts) -> float | None:
-    """Return the evidence that ``4,27`` is two ids and not a number; ``None`` if it is a number.
-
-    Ids of a set are different, and the same ids are first and later ones. Digits after a decimal comma are
-    neither, can begin with 0, and nearly all cells have some.
-    """
-    pairs = IdPairs()
+def _are_ids(column: Column, separator: str) -> bool:
+    """Return True if ``4,27`` can be two ids: decimals are in nearly all cells, or begin with 0."""
+    alone = several = 0
     for value, cells in column.values.items():
-        if counts.separator in value and not pairs.add(value.split(counts.separator), cells):
-            return None
-    is_number = pairs.cells == 0 or pairs.cells > ALWAYS_TWO * column.rows
-    is_repeated = counts.repeated > MOST_REPEATED * pairs.cells
-    if is_number or is_repeated or counts.mixing < CLEAR_MIXING or not pairs.have_one_vocabulary:
-        return None
-    if pairs.of_three > MOST_REPEATED / 2 * pairs.cells or pairs.are_ascending:
-        return PROVED
-    return ALLOWED - 0.5
-
-
-@dataclass
-class IdPairs:
-    """Cells with several whole numbers.
-
-    Attributes:
-        cells: Number of cells.
-        of_three: Number of cells with more than two.
-        ascending: Number of cells whose numbers are in order.
-        first, later: First and last number of each value.
-    """
-
-    cells: int = 0
-    of_three: int = 0
-    ascending: int = 0
-    first: list[int] = field(default_factory=list)
-    later: list[int] = field(default_factory=list)
-
-    def add(self, texts: Sequence[str], cells: int) -> bool:
-        """Count some equal cells; return False if a part is no whole number, or a later one begins with 0."""
-        parts = []
-        for position, text in enumerate(map(str.strip, texts)):
-            has_zero = position > 0 and len(text) > 1 and text.startswith("0")
-            if has_zero or not text.isdecimal():
-                return False
-            parts.append(int(text))
-        self.cells += cells
-        self.first.append(parts[0])
-        self.later.append(parts[-1])
-        if len(parts) > 2:
-            self.of_three += cells
-        if parts == sorted(parts):
-            self.ascending += cells
-        return True
-
-    @property
-    def have_one_vocabulary(self) -> bool:
-        """True if first numbers are later ones, too, or all are in order."""
-        first = set(self.first)
-        return self.ascending == self.cells or len(first & set(self.later)) >= CLEAR_MIXING * len(first)
-
-    @property
-    def are_ascending(self) -> bool:
-        """True if the numbers are in order, and would not be by chance."""
-        if len(self.first) < FEWEST_PAIRS or self.ascending <= ALMOST_ALL * self.cells:
+        first, *later = value.split(separator)
+        if any(part.startswith("0") and len(part) > 1 for part in later):
             return False
-        generator = random.Random(0)  # noqa: S311 - no secret depends on it
-        later = list(self.later)
-        by_chance = 0
-        for _ in range(SHUFFLES):
-            generator.shuffle(later)
-            by_chance += sum(map(operator.lt, self.first, later))
-        return by_chance < MOST_BY_CHANCE * SHUFFLES * len(later)
+        if first.isdecimal():
+            several += cells * bool(later)
+            alone += cells * (not later)
+    return several <= ALWAYS_TWO * (several + alone)
 
 
-def _is_rich(column: Column, counts: PartCounts) -> bool:
-    """Return True if there are far more combinations of words than names of several words would be."""
-    has_many_sets = column.profile.many or len(column.values) >= RICH * len(counts.labels)
-    return has_many_sets and counts.mixing >= RICH_MIXING
+def separated_by(column: Column, separator: str) -> LabelReading:
+    """Return how a column has several labels with a separator."""
+    parts = Parts.of(column.values, separator)
+    has_sets = column.many or len(column.values) > len(parts.labels)
+    has_combinations = has_sets and len(parts.combinations) >= LEAST_COMBINATIONS
+    is_set = separator in STRONG_SEPARATORS or (has_combinations and separator != " ")
+    is_clear = is_set and parts.mixing >= CLEAR_MIXING and separator != decimal_mark(column)
+    rank = PLAIN if parts.can_be_labels else IF_NAMED
+    sets = LabelSetsParams(layout="separated", separator=separator)
+    how = f", separated by {separator!r}"
+    return parts.reading(column, sets, rank, how, is_clear=is_clear, exceptions=parts.too_long)
 
 
-def _reading(column: Column, counts: PartCounts, points: float) -> LabelReading:
-    sets = LabelSetsParams(layout="separated", separator=counts.separator)
-    exceptions = [text for text in counts.too_long if text][:3]
+def indicator_reading(columns: Sequence[Column], *, named: bool = False) -> LabelReading | None:
+    """Return the reading as a column of 0 and 1 for each label; ``None`` if fewer than two are such columns.
+
+    Columns with other words for 0 and 1 than most of them have are something else.
+
+    Args:
+        columns: The columns that can be labels.
+        named: True if the user named them: then all are labels.
+    """
+    words = {}
+    for column in columns:
+        of_column = indicator_words(column)
+        if of_column is not None and (named or len(column.values) > 1 or column.coverage < 1):
+            words[column.name] = of_column
+    usual = max(words.values(), key=list(words.values()).count, default=None)
+    members = [column for column in columns if words.get(column.name) == usual or (named and words)]
+    if usual is None or len(members) < 2:
+        return None
+    names = [column.name for column in members]
+    ones = sum(share_of(column, _is_one) * column.coverage for column in members)
     return LabelReading(
-        (column.name,),
-        column.name,
+        tuple(names),
+        LABELS_OF_COLUMNS,
         SET_TASK,
-        points,
-        f"{len(counts.labels)} labels, {counts.mean:.1f} per row, separated by {counts.separator!r}",
-        f"separated by {counts.separator!r}",
-        sets,
-        coverage=column.coverage,
-        exceptions=tuple(exceptions),
+        KNOWN_NAME if len(members) >= CLEAR_COLUMNS else PLAIN,
+        f"{len(names)} labels, {ones:.1f} per row, a column of 0 and 1 each: {listed(names, SHOWN_LABELS)}",
+        LabelSetsParams(layout="columns", columns=names),
+        coverage=1 - max(share_of(column, str(UNLABELLED).__eq__) for column in members),
     )
+
+
+def _is_one(value: str) -> bool:
+    return INDICATORS.get(value.lower().removesuffix(".0")) is True
+
+
+def indicator_words(column: Column) -> tuple[str, str] | None:
+    """Return which words for 0 and 1 a column has; ``None`` if it has anything else.
+
+    -1 is the word for a missing label, and an empty cell is 0.
+    """
+    labelled = column.counted - column.values[str(UNLABELLED)]
+    fitting: Counter[str] = Counter()
+    for value, cells in column.values.items():
+        word = value.lower().removesuffix(".0")
+        if word in INDICATORS:
+            fitting[word] += cells
+    empty = column.rows - column.filled
+    is_rare = fitting.total() + empty < LEAST_FIT * (labelled + empty) or fitting.total() < labelled / 2
+    if column.many or column.nested or not fitting or is_rare:
+        return None
+    # A column of one value has the words of all columns with that value.
+    return next((words for words in WORDS if set(fitting) <= set(words)), None)

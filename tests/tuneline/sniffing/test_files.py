@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHARED
-from tuneline.cli.init.row_file import RowFile
+from tuneline.cli.init.rows import read_file
 from tuneline.readers.delimited import split_records
+from tuneline.readers.rows import STOP
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import sniff
 
@@ -30,12 +31,15 @@ def layout_of(path):
 def opened(path):
     """Return a file as it is detected, also where its header is in doubt."""
     sniffed = sniff(path)
-    return RowFile(sniffed.with_header(sniffed.header).settled())
+    return read_file(sniffed.with_header(sniffed.header).settled(), STOP)
 
 
 def rows_of(path):
-    file = opened(path)
-    return list(file.rows(file.columns))
+    return cells_of(opened(path))
+
+
+def cells_of(file):
+    return list(zip(*(column.cells for column in file.columns.values()), strict=True))
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
@@ -194,9 +198,9 @@ def table(rows=TICKETS, header="text;label", delimiter=";"):
 )
 def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
     path = written(tmp_path, "a.csv", content)
-    file = RowFile(sniff(path).settled())
-    assert file.columns == columns
-    assert len(list(file.rows(columns))) >= len(TICKETS)
+    file = read_file(sniff(path).settled(), STOP)
+    assert list(file.columns) == columns
+    assert len(cells_of(file)) >= len(TICKETS)
 
 
 def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
@@ -290,5 +294,4 @@ def test_real_dirt_is_read(case, rows):
     path = SHARED / f"data/cases/{case}.csv"
     if not path.exists():
         pytest.skip("the folder shared/ is not beside this checkout")
-    file = RowFile(sniff(path).settled())
-    assert len(list(file.rows(file.columns))) == rows
+    assert len(cells_of(read_file(sniff(path).settled(), STOP))) == rows

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.baselines.texts import majority_model, tfidf_model
-from tuneline.columns.file_numbers import with_numbers_of
+from tuneline.columns.numbers import with_numbers_of
 from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import SplitReader

@@ -1,4 +1,4 @@
-"""Which file of the user has the rows of each split, and where its copy under ``data/source/`` goes.
+"""Which file of the user has the rows of each split, where its copy goes, and what DVC keeps.
 
 The user's files are only read, whatever folders and links they are in. A copy never overwrites a copy that
 differs without an answer to a question, and no file is deleted.
@@ -11,14 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from tuneline.paths import SOURCE, SPLITS
 from tuneline.readers.formats import ENDINGS, FORMAT_OF_SUFFIX, suffix_of
 from tuneline.readers.tables import Layout
+from tuneline.repository.git import file_of_dvc, missing, named
+from tuneline.repository.programs import run_dvc
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import say
 from tuneline.runtime.wording import listed
 
-ALIASES = {"train": "train|training", "validation": "validation|valid|val|dev", "test": "test"}
+ALIASES = {
+    "train": {"train", "training"},
+    "validation": {"validation", "valid", "val", "dev"},
+    "test": {"test"},
+}
 ALL = "all"
 """Name of the copy of a single file: its rows are of all splits."""
 
@@ -84,30 +93,19 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
     if len(paths) == 1:
         return {"train": paths[0]}
     hint = "Name the files after the splits: train.csv, validation.csv, test.csv."
-
     files: dict[str, Path] = {}
     for path in paths:
-        splits = _splits_named(path)
+        words = re.split(r"[^a-z]+", path.name.lower())
+        splits = [split for split, names in ALIASES.items() if not names.isdisjoint(words)]
         if len(splits) != 1:
             raise DataError(f"{path}: the split is not clear from the name.", hint)
-        split = splits[0]
-        if split in files:
+        if splits[0] in files:
             raise DataError(f"{path}: belongs to the same split as another file.", hint)
-        files[split] = path
+        files[splits[0]] = path
     if "train" not in files:
         raise DataError("No file is named train.", hint)
     # in the order of the splits, not of the arguments
     return {split: files[split] for split in SPLITS if split in files}
-
-
-def _splits_named(path: Path) -> list[str]:
-    """Return the splits that the words of a file's name stand for."""
-    words = re.split(r"[^a-z]+", path.name.lower())
-    splits = []
-    for split, names in ALIASES.items():
-        if any(re.fullmatch(names, word) for word in words):
-            splits.append(split)
-    return splits
 
 
 def place(
@@ -130,13 +128,10 @@ def place(
         _protect(placement, originals)
 
     # Another file of the same split, such as train.csv beside train.parquet, would leave the choice open.
-    for split in files:
+    for split, spec in placement.specs.items():
         own = placement.file(split)
-        rivals = []
-        for ending in ENDINGS:
-            path = own.with_name(placement.specs[split] + ending)
-            if path != own and path.exists():
-                rivals.append(path.name)
+        rivals = [spec + ending for ending in ENDINGS if own.name != spec + ending]
+        rivals = [name for name in rivals if own.with_name(name).exists()]
         if rivals:
             problem = (
                 f"{placement.folder} has {listed(rivals)} too, so the file of {split} would not be clear."
@@ -198,16 +193,41 @@ def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
 
 
 def folder_name(name: str | None, paths: Sequence[Path]) -> str:
-    """Return the name of the folder.
-
-    It is the user's, if that is a plain one, else the name of a single file, else of the folder of the files.
-    """
+    """Return the user's name of the folder, else that of a single file, else that of the files' folder."""
     if name is None:
-        if len(paths) == 1:
-            stem = paths[0].name.split(".")[0]
-        else:
-            stem = paths[0].resolve().parent.name
+        stem = paths[0].name.split(".")[0] if len(paths) == 1 else paths[0].resolve().parent.name
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") or "mine"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise DataError(f"--name {name!r} is not a folder name.", "Use letters, digits, '_', '-' and '.'.")
     return name
+
+
+def paths_for_dvc(placement: Placement, content: str) -> list[Path]:
+    """Return the files and folders to add to DVC, none in a project without DVC.
+
+    These are the ones that ``content``, the new text of ``params.yaml``, names and that git and DVC lack or
+    that do not exist yet, and the ones in DVC that a copy changes.
+    """
+    if not Path(".dvc").is_dir():
+        return []
+    values = YAML(typ="safe", pure=True).load(content)
+    paths = [*missing(Path(), values), *(path for path in named(values) if not path.exists())]
+    for target in placement.copies:
+        tracked = file_of_dvc(Path(), target)
+        if tracked:
+            paths.append(tracked)
+    return list(dict.fromkeys(paths))
+
+
+def add_to_dvc(paths: Sequence[Path]) -> None:
+    """Run ``dvc add``, or say how to do it."""
+    if not paths:
+        return
+    words = list(map(str, paths))
+    reason = run_dvc(Path(), "add", *words)
+    if reason:
+        say(
+            "! dvc add failed, so experiments and other machines lack the data:"
+            f" {reason}\n  dvc add {' '.join(words)}",
+            error=True,
+        )

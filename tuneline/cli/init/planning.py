@@ -1,77 +1,32 @@
 """The plan of ``tuneline init``: everything that it will write, shown before anything is written."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any
 
-from tuneline.cli.init.class_counts import LeftOut, SplitCounts, count_classes
-from tuneline.cli.init.group_columns import GroupColumn, find_groups
-from tuneline.cli.init.placement import Placement, by_split, files_in, place
-from tuneline.cli.init.repeated_texts import people_note, repeated_texts, with_rows
-from tuneline.cli.init.row_file import RowFile
-from tuneline.cli.init.shared_layout import guessed_encoding_notes, settled_headers
-from tuneline.cli.init.split_fractions import DecidingColumn, plan_split, usual_split
-from tuneline.cli.init.time_columns import TimeColumn, find_times
-from tuneline.columns.annotators import names_person
+from tuneline.cli.init.division import division_notes, find_group, pairs_of, plan_division, usual_split
+from tuneline.cli.init.metric_choice import choose_metric, rare_class_last
+from tuneline.cli.init.placement import Placement, place
+from tuneline.cli.init.rows import RowFile, SplitRows, rows_of_splits
 from tuneline.columns.choice import ColumnChoice, decide_columns
-from tuneline.columns.doubts import ColumnDoubt, NamedColumns
-from tuneline.columns.profiles import Cells, ColumnProfile, profile
+from tuneline.columns.labels import names_person
+from tuneline.columns.profiles import Column
+from tuneline.columns.readings import OpenQuestionError, UserChoices
 from tuneline.params import Params
-from tuneline.params.data import DataParams, SplitParams
+from tuneline.params.data import FilesParams, SplitParams
 from tuneline.paths import SPLITS
-from tuneline.readers.rows import BadRowPolicy, Limits
 from tuneline.readers.tables import Layout
 from tuneline.runtime.errors import DataError
-from tuneline.sniffing.files import Sniffed, Told, sniff
-from tuneline.tasks import TASKS
+from tuneline.runtime.wording import listed
+from tuneline.sniffing.encodings import WESTERN_ENCODING
 
-
-class OpenQuestionError(DataError):
-    """The columns can be read in several ways: a person has to choose.
-
-    Attributes:
-        doubt: The question.
-    """
-
-    status = 3
-    """No guess was made, and nothing was written."""
-
-    def __init__(self, command: str, doubt: ColumnDoubt) -> None:
-        lines = []
-        for answer in doubt.alternatives:
-            lines.append(f"{command} {answer.options}\n      {answer.trains}")
-        super().__init__(f"{doubt.problem}. Choose:", "\n  ".join(lines))
-        self.doubt = doubt
-
-
-@dataclass(frozen=True, kw_only=True)
-class UserChoices(NamedColumns):
-    """What the user chose on the command line; ``None`` or empty is left to ``tuneline init``.
-
-    Attributes:
-        command: The command with its files, to which an answer is added.
-    """
-
-    command: str = "tuneline init"
-    header: bool | None = None
-    encoding: str | None = None
-    by: str | None = None
-    by_time: str | None = None
-    no_by: bool = False
-    name: str | None = None
-
-    def answered(self, choice: NamedColumns) -> Self:
-        """Return the choices with the answer to a doubt."""
-        return replace(
-            self,
-            text=choice.text,
-            label=choice.label,
-            task=choice.task,
-            separator=choice.separator,
-            decimal=choice.decimal,
-        )
+CONTEXT = 20
+"""Characters that are shown on each side of a character beyond ASCII."""
+FEWEST_CONTRADICTING = 10
+MOST_CONTRADICTING = 0.05
+"""Mean number of other rows with the text of a row and another label, from which these are no mistakes."""
 
 
 @dataclass(frozen=True)
@@ -79,195 +34,110 @@ class Plan:
     """Everything that will be written.
 
     Attributes:
-        split: ``data.split``: how ``download`` divides the train file; ``None`` if every split has a file.
-        profiles: Statistics of the columns of the train file.
-        sample: A random sample of its rows.
-        columns, first: Its columns and first rows.
-        counts: Rows of each split, and of its classes.
-        groups: Columns whose values have a few rows each.
-        times: Columns of dates and times.
-        max_bad_share: The limit of the fraction of rows left out: the current one, or a higher one if many
-            have no text or label.
+        division: ``data.split``: how ``download`` divides the train file; ``None`` if every split has a file.
+        columns: The columns of the train file by name.
+        rows: About the rows that will be used, and those that will be left out.
         notes: Messages for the user.
     """
 
     layout: Layout
     placement: Placement
     decision: ColumnChoice
-    split: SplitParams | None
-    profiles: Sequence[ColumnProfile]
-    sample: Sequence[Cells]
-    columns: Sequence[str]
-    first: Sequence[Cells]
-    counts: Mapping[str, SplitCounts]
-    left_out: LeftOut
-    groups: Sequence[GroupColumn]
-    times: Sequence[TimeColumn]
-    max_bad_share: float
+    division: SplitParams | None
+    columns: Mapping[str, Column]
+    rows: SplitRows
     notes: list[str]
 
 
-def plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> Plan:
+def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params) -> Plan:
     """Decide what to write about the file of each split.
-
-    Rows that cannot be read are left out, up to ``data.max_bad_share`` of ``params``.
 
     Raises:
         DataError: The files cannot be used, or the user has to choose something; the hint names the option.
         OpenQuestionError: The columns can be read in several ways.
     """
-    current = params.data
-    notes: list[str] = []
-
-    # columns
     train = files["train"]
-    originals = [Path(file.path) for file in files.values()]
-    profiles = train.seen.profiles
-    sample = train.seen.sample
-    if not profiles or profiles[0].rows == 0:
+    columns = train.columns
+    if not train.rows:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
-    decision = decide(train, choices, notes)
-    files = {split: file.with_numbers(decision.reading.numbers) for split, file in files.items()}
-    train = files["train"]
-    if choices.encoding is None:
-        notes += guessed_encoding_notes(train.layout.encoding, sample)
+    decision = decide_columns(columns, choices)
+    layout = replace(train.source.layout, decimal=decision.reading.decimal)
+    notes = _encoding_notes(layout.encoding, columns) if choices.encoding is None else []
 
     # copies of the files that have labels
-    labelled = files_with_labels(files, decision, notes)
+    labelled = {}
+    for split, file in files.items():
+        if split == "train" or file.is_labelled(decision):
+            labelled[split] = file
+        else:
+            notes.append(
+                f"{file.path} has no labels, so it is left out. `tuneline predict {file.path}` labels it."
+            )
     to_place = {split: Path(file.path) for split, file in labelled.items()}
-    placement = place(to_place, originals, train.layout, choices.name)
-    notes += batch_notes(placement)
+    originals = [Path(file.path) for file in files.values()]
+    placement = place(to_place, originals, layout, choices.name)
 
-    # splits and their classes
-    split_now = usual_split(profiles[0].rows)
-    if current.split is not None and current.path == placement.data_path:
-        split_now = current.split  # for this data already
+    # splits
     without_file = [split for split in SPLITS if split not in labelled]
-    times = find_times(profiles, sample, decision)
-    no_groups = [column.name for column in times] + people_columns(train.columns, decision)
-    groups = find_groups(train, profiles, decision, no_groups)
-    chosen = choose_column(choices, groups, split_now, is_new=split_now is not current.split)
-    division = plan_split(without_file, train, chosen, split_now)
-    counts, left_out = count_classes(labelled, decision, division, params.seed)
-    if not counts["train"].classes:
+    now = params.data.split if params.data.path == placement.data_path else None
+    group = find_group(columns, decision) if without_file else None
+    deciding = group.name if group is not None and now is None else None
+    division = plan_division(without_file, columns, choices, now or usual_split(train.rows), deciding)
+    rows = rows_of_splits(labelled, decision, division)
+    if rows.splits["train"] <= 0:
         text = " and ".join(map(repr, decision.text_columns))
         label = " or ".join(map(repr, decision.label_columns))
         problem = f"{train.path}: no row has a text in {text} and a label in {label}."
         raise DataError(problem, "Name others: --text, --label")
-
-    # in whole percent, so that the same files satisfy the limit
-    share_left_out = math.ceil(left_out.share * 100) / 100
-    return Plan(
-        layout=train.layout,
-        placement=placement,
-        decision=decision,
-        split=division,
-        profiles=profiles,
-        sample=sample,
-        columns=train.columns,
-        first=train.seen.first,
-        counts=counts,
-        left_out=left_out,
-        groups=groups,
-        times=times,
-        max_bad_share=max(current.max_bad_share, share_left_out),
-        notes=notes,
-    )
+    notes += _repeated_texts(decision, columns, choices)
+    if division is not None:
+        notes += division_notes(division, group, columns, decision)
+    notes += _batch_notes(placement)
+    return Plan(layout, placement, decision, division, columns, rows, notes)
 
 
-def choose_column(
-    choices: UserChoices, groups: Sequence[GroupColumn], now: SplitParams, *, is_new: bool
-) -> DecidingColumn:
-    """Return the column that decides on the split of a row.
-
-    It is the one that the user named, else the one of ``now``, else the coarsest one with alike texts. The
-    last is a guess, and the other guess would make the figures too good without a sign of it: ``--no-by``.
-
-    Args:
-        choices: What the user said.
-        groups: Columns whose values have a few rows each, the best first.
-        now: How the file is divided in ``params.yaml``, or usually.
-        is_new: True if ``params.yaml`` is for other data.
-    """
-    if choices.by is not None or choices.by_time is not None:
-        return DecidingColumn(choices.by, choices.by_time)
-    if choices.no_by:
-        return DecidingColumn(None, None)
-    if is_new and groups and groups[0].is_alike:
-        return DecidingColumn(groups[0].name, None, is_guess=True)
-    return DecidingColumn(now.by, now.by_time, is_guess=True)
+def _encoding_notes(encoding: str, columns: Mapping[str, Column]) -> list[str]:
+    """Return a warning with an example if the encoding is a guess."""
+    if encoding != WESTERN_ENCODING:
+        return []
+    example = ""
+    for column in columns.values():
+        for cell in column.cells:
+            if cell and not cell.isascii() and not example:
+                position = next(index for index, character in enumerate(cell) if not character.isascii())
+                example = cell[max(0, position - CONTEXT) : position + CONTEXT]
+    return [
+        f"! The file is not UTF-8 and is read as {WESTERN_ENCODING}: {example!r}. If that looks wrong, name"
+        " its encoding: --encoding NAME"
+    ]
 
 
-def decide(train: RowFile, choices: UserChoices, notes: list[str]) -> ColumnChoice:
-    """Decide on the columns of the train file, and on whether it has a row for each label of a text.
-
-    A note is added if its texts are in several rows that contradict each other.
+def _repeated_texts(decision: ColumnChoice, columns: Mapping[str, Column], choices: UserChoices) -> list[str]:
+    """Return a warning if texts are in several rows with different labels, such as those of several people.
 
     Raises:
-        DataError: The user asked for several labels, and each text has one.
-        OpenQuestionError: The columns can be read in several ways.
+        OpenQuestionError: The rows of a text can also be all of its labels.
     """
-    decision = decide_columns(train.seen.profiles, train.seen.sample, choices)
-    people = people_columns(train.columns, decision)
-    has_classes = TASKS[decision.task].has_classes
-    if decision.doubt is None and (has_classes or people):
-        repeated = repeated_texts(train, decision)
-        if has_classes and decision.sets is None and not choices.one_label:
-            decision = with_rows(train, repeated, decision, choices, people)
-        notes += people_note(repeated, people, decision)
-    if decision.doubt is not None:
-        raise OpenQuestionError(choices.command, decision.doubt)
-    return decision
+    texts = list(zip(*(columns[name].cells for name in decision.text_columns), strict=True))
+    labels = list(zip(*(columns[name].cells for name in decision.label_columns), strict=True))
+    scale = columns[decision.text_columns[0]].sampled_once_in
+    same_text = pairs_of(texts)
+    contradicting = same_text - pairs_of(zip(texts, labels, strict=True))
+    if contradicting < max(FEWEST_CONTRADICTING, MOST_CONTRADICTING * len(texts) / scale):
+        return []
+    people = [name for name in columns if names_person(name) and name not in decision.label_columns]
+    who = f" ({listed(people)} names who labelled a row)" if people else ""
+    problem = f"A text is in {1 + same_text / len(texts) * scale:.1f} rows, and its labels differ{who}"
+    if decision.sets is None and decision.task == "classification" and choices.task is None:
+        question = f"{problem}. If they are all labels of the text, write it once, with all in one cell: a; b"
+        raise OpenQuestionError(question, [decision.reading.answer], choices)
+    return [
+        f"! {problem}: no model is right on them, and the check conflicting_labels will fail. Write each text"
+        " once, such as with the label of most people."
+    ]
 
 
-def people_columns(columns: Sequence[str], decision: ColumnChoice) -> list[str]:
-    """Return the columns that say who labelled a row."""
-    read = (*decision.text_columns, *decision.label_columns)
-    return [name for name in columns if names_person(name) and name not in read]
-
-
-def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:
-    """Detect how the file of each split is written, within the limits of the current parameters."""
-    limits = Limits.of(
-        current.files.max_cell_characters, current.files.max_row_group_mb, current.files.max_unpacked_mb
-    )
-    told = Told(encoding=encoding)
-    return {split: sniff(path, told, limits=limits) for split, path in by_split(files_in(paths)).items()}
-
-
-def read_files(
-    sniffed: Mapping[str, Sniffed], header: bool | None, current: DataParams
-) -> dict[str, RowFile]:
-    """Read the file of each split."""
-    policy = BadRowPolicy("skip", current.max_bad_share)
-    return {split: RowFile(file, policy) for split, file in settled_headers(sniffed, header).items()}
-
-
-def files_with_labels(
-    files: Mapping[str, RowFile], decision: ColumnChoice, notes: list[str]
-) -> dict[str, RowFile]:
-    """Return the train file and the files that have labels; add a note for each file without labels."""
-    labelled = {}
-    for split, file in files.items():
-        if split == "train" or is_labelled(file, decision):
-            labelled[split] = file
-        else:
-            notes.append(
-                f"{file.path} has no labels, so it cannot be evaluated; it is left out. `tuneline predict"
-                f" {file.path}` labels it."
-            )
-    return labelled
-
-
-def is_labelled(file: RowFile, decision: ColumnChoice) -> bool:
-    """Return True if a file has the label columns, and a label in any row."""
-    columns = decision.label_columns
-    if not set(columns) <= set(file.columns):
-        return False
-    return not all(column.is_unlabelled for column in profile(columns, file.rows(columns)))
-
-
-def batch_notes(placement: Placement) -> list[str]:
+def _batch_notes(placement: Placement) -> list[str]:
     """Return a note for each folder of batches, which the stage ``download`` reads after the file."""
     notes = []
     for spec in placement.specs.values():
@@ -278,3 +148,58 @@ def batch_notes(placement: Placement) -> list[str]:
                 " those of the file alone."
             )
     return notes
+
+
+def is_current(plan: Plan, params: Params) -> bool:
+    """Return True if ``params.yaml`` is for this data already."""
+    data = params.data
+    decision = plan.decision
+    columns = (decision.text_columns, decision.label_column, decision.task, decision.sets)
+    now = (tuple(data.text_columns), data.label_column, data.task, data.label_sets)
+    return (data.source, data.path, now) == ("files", plan.placement.data_path, columns)
+
+
+def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
+    """Return the parameters for a plan, by dotted key: section ``data``, and the metric of its task.
+
+    If the parameters are for this data already, their metric, class names and behaviour tests stay.
+    """
+    current = is_current(plan, params)
+    decision = plan.decision
+    values: dict[str, Any] = {
+        "data.source": "files",
+        "data.path": plan.placement.data_path,
+        "data.name": None,
+        "data.revision": None,
+        "data.splits": {split: plan.placement.specs.get(split, split) for split in SPLITS},
+        "data.split": plan.division.model_dump() if plan.division else None,
+        "data.text_columns": list(decision.text_columns),
+        "data.label_column": decision.label_column,
+        "data.task": decision.task,
+        "data.label_sets": decision.sets.model_dump(exclude_none=True) if decision.sets else None,
+    }
+
+    # how the files are written; null is the usual value for their suffix
+    usual = plan.layout.format.usual.values()
+    defaults = FilesParams().model_dump()
+    for name, value in plan.layout.values().items():
+        if name != "format":
+            written = list(value) if isinstance(value, tuple) else value
+            values[f"data.files.{name}"] = defaults[name] if value == usual[name] else written
+    if plan.rows.share_left_out:
+        # in whole percent, so that the same files satisfy the limit
+        share = math.ceil(plan.rows.share_left_out * 100) / 100
+        values["data.bad_rows"] = "skip"
+        values["data.max_bad_share"] = max(params.data.max_bad_share, share)
+    if not current:
+        # They name classes, columns or texts of the former data.
+        values["data.label_names"] = None
+        if plan.rows.classes:
+            label = plan.columns[decision.label_column]
+            values["data.label_names"] = rare_class_last(plan.rows.classes, label)
+        values["data.as_of"] = None
+        values["data.last_days"] = None
+        values["evaluate.behaviour"] = None
+    metric = params.train.metric
+    values["train.metric"], _ = choose_metric(plan.rows.classes, decision, metric, current=current)
+    return values

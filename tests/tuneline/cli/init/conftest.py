@@ -1,5 +1,6 @@
 """A folder with parameters, and small files to start from."""
 
+import shutil
 import subprocess
 import sys
 
@@ -17,9 +18,10 @@ TICKETS = [
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(tmp_path, root, monkeypatch):
     """An empty project with parameters; the working directory."""
     write_params(tmp_path)
+    shutil.copytree(root / "conf/accelerate", tmp_path / "conf/accelerate")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,6 +1,5 @@
 import gzip
 import json
-import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,20 +52,6 @@ def test_one_file_gives_parameters_that_divide_it_and_a_copy(project, tickets):
         "stop",
     )
     assert contents(project / "data/source") == {"tickets/all.csv": tickets.read_bytes()}
-
-
-def test_shown_numbers_of_rows_are_those_of_the_download_stage(project, tickets):
-    tickets.write_text(
-        tickets.read_text() + "".join(f"{row},text without a label {row},\n" for row in range(7))
-    )
-    output = init(tickets, "--force", "--by", "text").output
-    shown = {
-        split: int(re.search(rf"{split} +(\d+) rows", output)[1]) for split in ("train", "validation", "test")
-    }
-    assert shown == {split: len(rows) for split, rows in downloaded().items()}
-    assert sum(shown.values()) == 40
-    assert "left out, because text or label is missing (data.bad_rows): 7" in output
-    assert load_params().data.split.by == "text"
 
 
 def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
@@ -221,7 +206,7 @@ def test_interrupted_copy_leaves_no_part_and_the_next_run_completes_it(project, 
 def test_first_rows_and_decisions_are_shown(tickets):
     output = init(tickets, "--force").output
     assert "it arrived broken, in two pieces (0)" in output
-    assert "label: 'label' (by its name)" in output
+    assert "label: 'label' (2 classes: 'damage', 'delivery')" in output
     assert "data.source: sample -> files" in output
 
 
@@ -230,7 +215,7 @@ def test_yes_writes_without_asking_and_keeps_copies_that_differ(project, tickets
     assert load_params().data.path == "tickets"
     before = contents(project / "data/source")
     tickets.write_text(tickets.read_text() + "99,one more,damage\n")
-    for options, added in ((["--yes"], "--force to replace it"), ([], "--force to write without asking")):
+    for options, added in ((["--yes"], "Add --force"), ([], "--force to write without asking")):
         done = init(tickets, *options)
         assert done.exit_code == 1
         assert "data/source/tickets/all.csv" in done.output
@@ -308,15 +293,6 @@ def test_file_without_a_header_gets_column_names(project):
     assert (data.text_columns, data.label_column) == (["column_2"], "column_1")
 
 
-def test_problems_of_later_stages_are_shown_as_warnings(project):
-    (project / "a.csv").write_text(
-        "text,label\n" + "".join(f"{'word ' * 300}{n},{n % 2}\n" for n in range(30))
-    )
-    output = init(project / "a.csv", "--force").output
-    assert "validation and test: fewer than 20 rows" in output
-    assert load_params().tokenize.max_length == 424
-
-
 def test_file_without_a_complete_row_is_refused(project):
     (project / "a.csv").write_text(
         "text,label,other\n"
@@ -327,26 +303,11 @@ def test_file_without_a_complete_row_is_refused(project):
     assert "no row has a text in 'text' and a label in 'label'" in done.output
 
 
-def test_label_of_a_single_row_is_pointed_out(project, tickets):
-    """Such as the header of a file that was appended, if its columns have other names."""
-    tickets.write_text(tickets.read_text() + "number,message,queue\n")
-    assert "Only one row has the label 'queue'" in init(tickets, "--force").output
-
-
 def test_limit_of_rows_of_a_quick_run_is_pointed_out(project, tickets):
     (project / "params.yaml").write_text(
         (project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500")
     )
     assert "data.max_rows is 500" in init(tickets, "--force").output
-
-
-def test_minus_one_among_the_labels_is_pointed_out(project):
-    (project / "a.csv").write_text(
-        "text,label\n" + "".join(f"some words {n},{n % 3 - 1}\n" for n in range(90))
-    )
-    done = init(project / "a.csv", "--force")
-    assert "-1 is a class like the others" in done.output
-    assert sum(map(len, downloaded().values())) == 90
 
 
 def test_markup_in_a_text_is_shown_literally(project):
@@ -435,3 +396,11 @@ def test_long_texts_are_read_in_windows_and_short_ones_of_a_later_file_are_not(p
     init(tickets, "--force", "--checkpoint", checkpoint)
     tokenize = load_params().tokenize
     assert (tokenize.long_text, tokenize.windows.max_windows) == ("truncate", 8)
+
+
+def test_rows_without_label_are_left_out_and_counted(project, tickets):
+    tickets.write_text(tickets.read_text() + "".join(f"{row},text of row {row},\n" for row in range(7)))
+    output = init(tickets, "--force", "--by", "text").output
+    assert "left out, because they cannot be read or lack text or label: 7" in output
+    assert load_params().data.split.by == "text"
+    assert sum(map(len, downloaded().values())) == 40

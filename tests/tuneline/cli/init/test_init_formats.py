@@ -92,7 +92,9 @@ def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
 def test_headerless_pair_of_mrpc_is_recognised(project, shared):
     lines = (shared / "data/mrpc/train.tsv").read_text(encoding="utf-8-sig").splitlines(keepends=True)[1:]
     (project / "bare.tsv").write_text("".join(lines))
-    assert init(project / "bare.tsv", "--force").exit_code == 0
+    texts = ["--text", "column_4", "--text", "column_5"]
+    assert " ".join(texts) in init(project / "bare.tsv", "--force").output
+    assert init(project / "bare.tsv", *texts, "--force").exit_code == 0
     data = load_params().data
     assert (data.text_columns, data.label_column) == (["column_4", "column_5"], "column_1")
 

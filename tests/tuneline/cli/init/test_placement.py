@@ -1,11 +1,15 @@
 """The files of the user are only read, whatever folders and links they are in."""
 
 import os
+import subprocess
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.dvc_files import init_dvc
 from tuneline.cli import app
+from tuneline.core.yaml_files import read_yaml
+from tuneline.repository.git import missing, unversioned
 
 UNLABELLED = "id,text\n1,what is this\n2,and what is that\n"
 
@@ -102,3 +106,45 @@ def test_hard_link_to_the_original_is_used_as_the_copy(init, project, folder, ti
     done = init(tickets, "--name", "mine")
     assert done.exit_code == 0, done.output
     assert (folder / "all.csv").samefile(tickets)
+
+
+@pytest.fixture
+def repository(project, root):
+    """The project as a repository of git and DVC, which ignores what the product ignores."""
+    (project / ".gitignore").write_bytes((root / ".gitignore").read_bytes())
+    subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
+    init_dvc(project)
+    return project
+
+
+def run_init(*words):
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["init", *map(str, words), "--force"])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_data_and_weights_are_added_to_dvc_and_said_before(repository, tickets, checkpoint):
+    output = run_init(tickets, "--checkpoint", checkpoint)
+    assert f"DVC keeps {checkpoint}, data/source/tickets (dvc add)" in output
+    assert output.index("DVC keeps") < output.index("Written:")
+    assert (repository / "data/source/tickets.dvc").is_file()
+    assert (repository / f"{checkpoint}.dvc").is_file()
+    assert unversioned(repository) == []
+    assert missing(repository, read_yaml(repository / "params.yaml")) == []
+
+
+def test_changed_data_is_added_again(repository, tickets):
+    run_init(tickets)
+    before = (repository / "data/source/tickets.dvc").read_text()
+    tickets.write_text(tickets.read_text() + '99,"one more",damage\n')
+    assert "DVC keeps data/source/tickets" in run_init(tickets)
+    assert (repository / "data/source/tickets.dvc").read_text() != before
+    assert "DVC keeps" not in run_init(tickets)
+
+
+def test_failed_dvc_add_is_said_with_the_command(repository, tickets):
+    (repository / ".dvc/config").write_text("[nonsense\n")
+    output = run_init(tickets)
+    assert "dvc add failed" in output
+    assert "dvc add data/source/tickets" in output
+    assert read_yaml(repository / "params.yaml")["data"]["path"] == "tickets"

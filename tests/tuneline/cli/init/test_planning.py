@@ -1,18 +1,16 @@
+import csv
 import math
 import re
-import shutil
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
+from tests.columns_corpus import KINDS, drawn
 from tests.hub import LoopbackHub
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
-from tuneline.cli.init.recipe import MULTILINGUAL, SMALL, suggested
-from tuneline.core.yaml_files import read_yaml
+from tuneline.cli.init.checkpoints import MULTILINGUAL, SMALL, suggested_for
 from tuneline.params.loading import load_params
 from tuneline.params.params_file import changed
 
@@ -30,7 +28,7 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert (params.model.checkpoint, params.model.revision, params.model.config) == (checkpoint, None, {})
     assert (params.tokenize.tokenizer, params.tokenize.max_length) == (None, 64)
     assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 16, "last")
-    assert "truncates 0.0% of rows (the model takes no more)" in done.output
+    assert "0.0% of rows are longer (the model takes no more)" in done.output
     assert params.model.head == "auto"
 
 
@@ -43,45 +41,6 @@ def test_plan_says_what_the_test_rows_can_tell_apart(project, tmp_path):
         r"With (\d+) rows, test measures an accuracy of 0.8 to within (\S+),", printed
     ).groups()
     assert float(half) == pytest.approx(1.96 * math.sqrt(0.16 / int(number)), abs=0.001)
-
-
-def test_plan_counts_distinct_texts(project, tmp_path):
-    rows = "".join(f"w{row} a{row} b{row} c{row},{'spam' if row % 3 else 'ham'}\n" * 6 for row in range(100))
-    (tmp_path / "copies.csv").write_text(f"text,label\n{rows}")
-    printed = init(tmp_path / "copies.csv", "--force").output
-    found = re.search(r"With (\d+) rows, (\d+) distinct texts, .* to within (\S+),", printed)
-    number, texts, half = found.groups()
-    assert int(number) == 6 * int(texts)
-    assert float(half) == pytest.approx(1.96 * math.sqrt(0.16 / int(texts)), abs=0.001)
-
-
-def test_plan_counts_groups(project, tmp_path):
-    lines = [f"w{row} a{row} b{row} c{row},{'spam' if row % 3 else 'ham'},{row // 5}\n" for row in range(400)]
-    (tmp_path / "groups.csv").write_text(f"text,label,customer\n{''.join(lines)}")
-    printed = init(tmp_path / "groups.csv", "--by", "customer", "--force").output
-    number, groups = re.search(r"With (\d+) rows, (\d+) groups,", printed).groups()
-    assert int(number) == 5 * int(groups)
-
-
-def test_learning_rate_is_a_number_in_every_version_of_yaml(project, tickets, checkpoint):
-    init(tickets, "--checkpoint", checkpoint, "--force")
-    assert "learning_rate: 0.0001" in (project / "params.yaml").read_text()
-    assert "learning_rate: 5.0e-5\n" in changed(project / "params.yaml", {"train.learning_rate": 5e-5})
-
-
-def test_parameters_can_be_kept_as_a_task_that_experiments_start_from(project, root, tickets, checkpoint):
-    """As docs/parameters.md says."""
-    init(tickets, "--checkpoint", checkpoint, "--force")
-    shutil.copytree(root / "conf", project / "conf", dirs_exist_ok=True)
-    (project / "conf/task/mine.yaml").write_text(
-        "# @package _global_\n" + (project / "params.yaml").read_text()
-    )
-    with initialize_config_dir(str(project / "conf"), version_base=None):
-        values = OmegaConf.to_container(
-            compose(config_name="config", overrides=["task=mine", "train.learning_rate=2e-5"])
-        )
-    assert values == read_yaml(project / "params.yaml") | {"train": values["train"]}
-    assert values["train"] == read_yaml(project / "params.yaml")["train"] | {"learning_rate": 2e-5}
 
 
 def test_second_run_proposes_the_same_and_asks_nothing(project, tickets, checkpoint):
@@ -121,7 +80,6 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
         "train.keep": "last",
         "train.metric": "pearson",
         "evaluate.split": "validation",
-        "evaluate.metrics": ["spearmanr"],
         "evaluate.behaviour": "stsb",
     }
     clean = (project / "params.yaml").read_text()
@@ -132,43 +90,6 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
     done = init(tickets, "--checkpoint", checkpoint, "--force")
     assert done.exit_code == 0, done.output
     assert load_params() == expected
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_class_weights_and_label_smoothing_remain_where_the_task_has_them(project, tickets, checkpoint, task):
-    path = project / "params.yaml"
-    path.write_text(changed(path, {"train.class_weights": "balanced", "train.label_smoothing": 0.1}))
-    init(tickets, "--label", "id", "--task", task, "--checkpoint", checkpoint, "--force")
-    train = load_params().train
-    assert (train.class_weights, train.label_smoothing) == (
-        ("balanced", 0.1) if task == "classification" else (None, 0.0)
-    )
-
-
-def test_without_a_checkpoint_training_from_scratch_is_explained_and_set_up(project, tickets, checkpoint):
-    path = project / "params.yaml"
-    path.write_text(
-        changed(
-            path,
-            {
-                "model.checkpoint": checkpoint,
-                "model.config": {},
-                "train.learning_rate": 2e-5,
-                "tokenize.max_length": 512,
-            },
-        )
-    )
-    done = init(tickets, "--force")
-    assert done.exit_code == 0, done.output
-    assert "a small new model is trained from scratch" in done.output
-    assert f"--checkpoint {SMALL}" in done.output
-    params = load_params()
-    assert (params.model.checkpoint, params.model.config["model_type"], params.train.learning_rate) == (
-        None,
-        "bert",
-        7e-4,
-    )
-    assert params.tokenize.max_length <= params.model.config["max_position_embeddings"]
 
 
 def test_question_on_a_terminal_offers_checkpoints(project, tickets, checkpoint, monkeypatch):
@@ -194,13 +115,13 @@ def test_answer_none_on_a_terminal_trains_from_scratch(project, tickets, monkeyp
     ],
 )
 def test_suggestion_reads_the_language_of_the_texts(text, expected):
-    assert suggested([("1", text)], ["id", "text"], ["text"]) == expected
+    assert suggested_for([None, text]) == expected
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--revision", "main"], "--revision is that of a checkpoint, and there is no --checkpoint"),
+        (["--revision", "main"], "--revision is that of a checkpoint"),
         (["--checkpoint", "models/source/none"], "--checkpoint: models/source/none is not a folder"),
         (["--checkpoint", "owner/name"], "the hub cannot be asked for owner/name"),
     ],
@@ -245,3 +166,55 @@ def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_pat
     assert (params.model.checkpoint, params.model.revision) == ("owner/tiny", commit)
     assert not list((tmp_path / "home").rglob("model.safetensors")), "the weights are not downloaded"
     assert "--checkpoint: owner/tiny has no branch, tag or commit 'v3'" in unknown.stderr
+
+
+UNCLEAR = "price,a,some words\n" + "".join(
+    f"{number}.5,{'ab'[number % 2]},day {number} is here\n" for number in range(60)
+)
+"""The numbers say that the first line is a header, and the classes that it is a row."""
+
+
+def test_first_line_that_can_be_read_in_two_ways_stops_with_the_option_for_each(project):
+    (project / "a.csv").write_text(UNCLEAR)
+    done = init(project / "a.csv", "--yes")
+    assert done.exit_code == 1
+    assert "'price', 'a', 'some words'" in done.output
+    assert "add --header" in done.output
+    assert "add --no-header" in done.output
+
+
+@pytest.mark.parametrize("answers", [["y"], ["n", "2"]])
+def test_first_line_that_can_be_read_in_two_ways_is_asked_for(project, monkeypatch, answers):
+    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
+    (project / "a.csv").write_text(UNCLEAR)
+    # the header, which column is the label if there is none, no checkpoint, write
+    done = init(project / "a.csv", input="\n".join([*answers, "6", "y", ""]))
+    assert done.exit_code == 0, done.output
+    columns = load_params().data.files.columns
+    assert columns == (None if answers == ["y"] else ["column_1", "column_2", "column_3"])
+
+
+def test_rows_of_several_people_are_asked_about_and_said(project):
+    columns = drawn(KINDS["a row for each annotator"], seed=1, rows=150, dirt=0)
+    with (project / "rows.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
+    asked = init(project / "rows.csv", "--yes")
+    assert asked.exit_code == 3
+    assert "'annotator' names who labelled a row" in asked.output
+    assert "--label mood --task classification" in asked.output
+    done = init(project / "rows.csv", "--label", "mood", "--task", "classification", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "A text is in 3.0 rows" in done.output
+    assert load_params().data.split.by is None
+
+
+def test_without_a_checkpoint_the_model_of_the_parameters_stays_and_a_checkpoint_is_suggested(
+    project, tickets
+):
+    before = load_params()
+    done = init(tickets, "--force")
+    assert done.exit_code == 0, done.output
+    assert f"--checkpoint {SMALL}" in done.output
+    after = load_params()
+    assert after.model == before.model
+    assert after.train.learning_rate == before.train.learning_rate

@@ -13,8 +13,8 @@ from stages.download.__main__ import main
 from tests.params import write_params
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
-from tuneline.cli.init import make_plan
-from tuneline.cli.init.planning import OpenQuestionError, UserChoices
+from tuneline.cli.init import ask_and_plan
+from tuneline.columns.readings import OpenQuestionError, UserChoices
 from tuneline.params.loading import load_params
 from tuneline.runtime.errors import DataError
 from tuneline.tasks.schemas import read_task
@@ -155,7 +155,6 @@ LAYOUTS = [
     (columns_of_numbers, "labels", COLUMNS),
     (columns_of_words, "labels", COLUMNS),
     (columns_among_others, "labels", COLUMNS),
-    (one_row_per_label, "tag", {"layout": "rows"}),
 ]
 
 
@@ -248,7 +247,6 @@ def names_of_several_words(folder):
 
 LOOK_ALIKES = [
     names_of_several_words,
-    free_text_with_semicolons,
     paths_with_bars,
     names_with_commas,
     objects_of_json,
@@ -259,34 +257,31 @@ LOOK_ALIKES = [
     one_column_of_words,
     label_beside_properties,
     texts_that_contradict,
-    texts_of_several_people,
     names_with_slashes,
     cities,
 ]
 
 
 def decided(path, **choices):
-    return make_plan([path], UserChoices(**choices), load_params(), may_ask=False).decision
+    return ask_and_plan([path], UserChoices(**choices), load_params(), may_ask=False).decision
 
 
 @pytest.mark.parametrize(
     ("write", "label", "sets"), LAYOUTS, ids=lambda value: getattr(value, "__name__", None)
 )
 def test_layout_of_several_labels_is_recognised(project, write, label, sets):
-    made = make_plan([write(project)], UserChoices(), load_params(), may_ask=False)
+    made = ask_and_plan([write(project)], UserChoices(), load_params(), may_ask=False)
     decision = made.decision
-    assert (decision.task, decision.label_column, decision.doubt) == ("multilabel", label, None)
+    assert (decision.task, decision.label_column) == ("multilabel", label)
     assert decision.sets.model_dump(exclude_none=True) == sets
     assert decision.text_columns == ("text",)
-    rows = sum(counts.rows for counts in made.counts.values())
-    unlabelled = sum(counts.unlabelled for counts in made.counts.values())
-    assert (rows, unlabelled) == (60, sum(not labels for labels in sets_of()))
+    assert sum(made.rows.splits.values()) == 60
 
 
 @pytest.mark.parametrize("write", LOOK_ALIKES, ids=lambda write: write.__name__)
 def test_look_alike_has_one_label(project, write):
     decision = decided(write(project))
-    assert (decision.task, decision.sets, decision.doubt) == ("classification", None, None)
+    assert (decision.task, decision.sets) == ("classification", None)
 
 
 def test_decimal_commas_are_numbers(project):
@@ -320,8 +315,6 @@ DOUBTS = [
         "--label toxic --label obscene",
         {"layout": "columns", "columns": ["toxic", "obscene"]},
     ),
-    (some_repeated_texts, "--task multilabel", {"layout": "rows"}),
-    (texts_that_people_disagree_on, "--task multilabel", {"layout": "rows"}),
 ]
 
 
@@ -344,7 +337,7 @@ def test_doubt_is_told_with_the_option_for_several_labels(project, write, option
 
 @pytest.mark.parametrize(
     ("write", "sets"),
-    [(write, sets) for write, _, sets in DOUBTS],
+    [(write, sets) for write, _, sets in DOUBTS[:2]],
     ids=lambda value: getattr(value, "__name__", None),
 )
 @pytest.mark.usefixtures("project")
@@ -354,27 +347,40 @@ def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, 
     found = []
     for answer in (1, 2):
         write_params(tmp_path)
-        # the reading, no checkpoint, write, no hook of git
-        done = init(path, input=f"{answer}\n6\ny\nn\n")
+        # the reading, no checkpoint, write
+        done = init(path, input=f"{answer}\n6\ny\n")
         assert "Which one?" in done.output
         label_sets = load_params().data.label_sets
         found.append(label_sets and label_sets.model_dump(exclude_none=True))
-    assert found in ([None, sets], [sets, None])
+    assert sets in found
+    assert None in found
 
 
 def test_one_label_per_row_can_be_asked_for(project):
     decision = decided(semicolons(project), task="classification")
-    assert (decision.task, decision.sets, decision.doubt) == ("classification", None, None)
+    assert (decision.task, decision.sets) == ("classification", None)
+
+
+@pytest.mark.parametrize(
+    "write", [one_row_per_label, some_repeated_texts, texts_of_several_people, texts_that_people_disagree_on]
+)
+def test_texts_in_several_rows_with_different_labels_are_asked_about(project, write):
+    done = init(write(project), "--yes")
+    assert done.exit_code == OpenQuestionError.status, done.output
+    assert "with all in one cell: a; b" in done.output
+    done = init(project / "in.csv", "--label", "tag", "--task", "classification", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "no model is right on them" in done.output
 
 
 def test_several_labels_that_no_column_has_are_refused(project):
-    with pytest.raises(DataError, match="'label' has one label per row") as refused:
+    with pytest.raises(DataError, match="No column has several labels per row") as refused:
         decided(names_in_brackets(project), task="multilabel")
     assert "--separator" in refused.value.hint
 
 
 def test_named_columns_of_labels_must_have_0_and_1(project):
-    with pytest.raises(DataError, match="Column 'length' has more values than 0 and 1"):
+    with pytest.raises(DataError, match="are no columns of 0 and 1"):
         decided(columns_among_others(project), label=("billing", "length"))
 
 
@@ -393,7 +399,7 @@ def test_parameters_are_those_that_download_reads(project):
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert (data.task, data.label_column, data.label_sets.columns) == ("multilabel", "labels", TAGS)
-    assert "labels: several per row, in a column of 0 and 1 for each: 'billing', 'delivery'" in done.output
+    assert "a column of 0 and 1 each: 'billing', 'delivery'" in done.output
     main()
     assert read_task(pq.read_schema("data/raw/train.parquet")).names == tuple(TAGS)
 
@@ -413,24 +419,9 @@ def test_files_of_other_splits_without_labels_are_left_out(project):
     assert "test.csv has no labels" in done.output
 
 
-def test_broken_list_is_left_out_and_named_with_its_line(project):
-    cells = [str(labels) for labels in sets_of()]
-    cells[-1] = "['billing', "
-    done = init(write_csv(project, ["tags"], [cells]), "--label", "tags", "--yes")
-    assert "line 61, column 'tags': the labels are not a list" in done.output
-
-
 def test_columns_of_ones_and_empty_cells_are_labels(project):
     decision = decided(write_csv(project, TAGS, ones(yes=1, no="")))
     assert decision.sets.columns == TAGS
-
-
-def test_number_that_is_a_mistake_in_a_column_of_a_label_is_told(project):
-    columns = [column * 5 for column in ones()]
-    columns[1][7] = 2
-    done = init(write_csv(project, TAGS, columns), "--yes")
-    assert done.exit_code == 0, done.output
-    assert "line 9, column 'delivery': the value is not 0 or 1" in done.output
 
 
 def test_lists_of_objects_are_refused_with_what_to_write(project):
@@ -438,4 +429,4 @@ def test_lists_of_objects_are_refused_with_what_to_write(project):
     with pytest.raises(DataError) as refused:
         decided(path)
     assert "Column 'tags'" in refused.value.problem
-    assert "Write the names alone into the column" in refused.value.hint
+    assert "Write the names of a row into one cell" in refused.value.hint

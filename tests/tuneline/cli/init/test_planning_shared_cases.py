@@ -3,8 +3,8 @@
 import pytest
 
 from tests.conftest import SHARED
-from tuneline.cli.init import make_plan
-from tuneline.cli.init.planning import OpenQuestionError, UserChoices
+from tuneline.cli.init import ask_and_plan
+from tuneline.columns.readings import OpenQuestionError, UserChoices
 from tuneline.params.loading import load_params
 from tuneline.runtime.errors import DataError
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs ../shared/dat
 
 
 def planned(name, **choices):
-    return make_plan([FOLDER / name], UserChoices(**choices), load_params(), may_ask=False)
+    return ask_and_plan([FOLDER / name], UserChoices(**choices), load_params(), may_ask=False)
 
 
 @pytest.mark.usefixtures("project")
@@ -23,6 +23,7 @@ def planned(name, **choices):
         ("lfs.csv", "is a pointer of Git LFS"),
         ("page.csv", "is a web page"),
         ("par.jsonl", "'text' has lists or objects"),
+        ("three.csv", "some labels each"),
     ],
 )
 def test_file_that_is_no_table_of_texts_is_called_by_its_name(name, problem):
@@ -38,10 +39,17 @@ def test_words_for_a_missing_number_are_no_labels():
 
 
 @pytest.mark.usefixtures("project")
-def test_numbered_columns_are_labels_of_one_text():
-    decision = planned("three.csv").decision
-    assert decision.sets.layout == "name_columns"
-    assert decision.label_columns == ("label_1", "label_2")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("votes.jsonl", "--label overall --task classification"),
+        ("groups.csv", "--label column_3 --task classification"),
+    ],
+)
+def test_columns_that_can_be_read_in_several_ways_are_a_question(name, options):
+    with pytest.raises(OpenQuestionError) as asked:
+        planned(name)
+    assert options in [answer.options for answer in asked.value.answers]
 
 
 @pytest.mark.usefixtures("project")
@@ -52,8 +60,6 @@ def test_rows_of_several_people_are_named():
 
 
 @pytest.mark.usefixtures("project")
-def test_columns_without_names_are_a_question_and_alike_rows_stay_together():
-    with pytest.raises(OpenQuestionError):
-        planned("groups.csv")
+def test_alike_rows_stay_together():
     plan = planned("groups.csv", label=("column_3",))
-    assert plan.split.by == "column_1"
+    assert plan.division.by == "column_1"

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from tests.conftest import SHARED
 from tests.params import write_params
 from tuneline.cli.evaluate.file_evaluation import read_labelled
-from tuneline.cli.init.planning import Plan, UserChoices, plan, read_files, sniff_files
+from tuneline.cli.init.planning import Plan, make_plan
+from tuneline.cli.init.rows import read_files, sniff_files
 from tuneline.cli.predict import opened_input
+from tuneline.columns.readings import UserChoices
 from tuneline.params.loading import load_params
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import DEFAULT_LIMITS, BadRowPolicy, BadRows
+from tuneline.readers.tables import open_table
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import Told
 from tuneline.tasks import TASKS, unnamed_task
@@ -109,7 +113,7 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
     params = load_params()
     try:
         files = read_files(sniff_files([path], None, params.data), None, params.data)
-        made = plan(files, UserChoices(), params)
+        made = make_plan(files, UserChoices(), params)
     except DataError as error:
         pytest.skip(f"init does not read it: {error.problem}")
     columns = made.decision.text_columns
@@ -124,14 +128,14 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
         sets=made.decision.sets,
     )
     bad = BadRows(str(path), "row", EVERY_ROW)
-    with files["train"].with_numbers(made.decision.reading.numbers).open() as opened:
+    with open_table(replace(files["train"].source, layout=made.layout)) as opened:
         rows = [row for batch in labelled_rows(opened, init, bad) for row in batch.to_pylist()]
     expected = [tuple(row[f"text_{number}"] for number in range(len(columns))) for row in rows]
     filled = [texts for texts in expected if all(text is not None for text in texts)]
 
     # predict
     source = opened_input(path, Told(), columns, DEFAULT_LIMITS)
-    assert source.layout == files["train"].layout
+    assert source.layout == files["train"].source.layout
     with open_rows(source, InputColumns(columns, ())) as predicted:
         read = [row.texts for row in predicted.rows if isinstance(row, Row)]
     assert [texts for texts in read if texts in set(filled)] == filled

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.tuneline.cli.init.test_init import downloaded, init
+from tuneline.cli.init.division import usual_split
 from tuneline.params.loading import load_params
 
 WORDS = "parcel invoice login refund courier password address label order card week today broken late".split()
@@ -36,7 +37,9 @@ def test_column_whose_rows_are_alike_is_kept_in_one_split_with_the_reason(projec
     done = init(write_groups(project / "rows.csv"), "--yes")
     assert done.exit_code == 0, done.output
     assert load_params().data.split.by == "customer"
-    assert "by 'customer': 6.0 rows per value, and texts of one value have a similarity of 0." in done.output
+    assert (
+        "by 'customer' has 6.0 rows per value, and texts of one value have a similarity of 0." in done.output
+    )
     divided = customers(downloaded())
     assert not divided["train"] & divided["test"]
 
@@ -53,12 +56,6 @@ def test_user_decides_against_the_groups_and_the_decision_stays(project):
     assert load_params().data.split.by == "customer"
 
 
-def test_column_whose_rows_are_not_alike_is_only_named(project):
-    done = init(write_groups(project / "rows.csv", alike=False), "--yes")
-    assert load_params().data.split.by is None
-    assert "'customer' has 6.0 rows per value. If these belong together" in done.output
-
-
 @pytest.mark.parametrize(("rows", "groups"), [(1, 400), (150, 4)], ids=["ids", "categories"])
 def test_ids_and_categories_are_no_groups(project, rows, groups):
     done = init(write_groups(project / "rows.csv", rows=rows, groups=groups), "--yes")
@@ -66,32 +63,62 @@ def test_ids_and_categories_are_no_groups(project, rows, groups):
     assert "rows per value" not in done.output
 
 
-def test_equal_texts_of_a_value_are_no_reason(project):
-    """They are in one split anyway."""
+def test_equal_or_unlike_texts_of_a_value_are_no_reason(project):
+    """Equal ones are in one split anyway."""
     lines = [
         f"c{row // 3},text {row // 3} of {WORDS[row // 3 % 14]},{'ab'[row // 3 % 2]}" for row in range(300)
     ]
     file = project / "rows.csv"
     file.write_text("customer,text,label\n" + "\n".join(lines) + "\n")
     assert "rows per value" not in init(file, "--yes").output
+    assert "rows per value" not in init(write_groups(file, alike=False), "--force").output
     assert load_params().data.split.by is None
 
 
-def test_numbers_that_are_no_names_are_not_named(project):
-    file = write_groups(project / "rows.csv", alike=False)
-    file.write_text(file.read_text().replace("\nc", "\n").replace("customer", "likes", 1))
-    assert "rows per value" not in init(file, "--yes").output
-    file.write_text(file.read_text().replace("likes", "user_id", 1))
-    assert "'user_id' has 6.0 rows per value" in init(file, "--force").output
+def test_groups_are_found_in_a_sample_of_a_large_file(project):
+    done = init(write_groups(project / "rows.csv", rows=4, groups=5_000), "--yes")
+    assert "by 'customer' has 4." in done.output
+    assert load_params().data.split.by == "customer"
 
 
-def test_group_is_no_advice_where_rows_are_divided_by_time(project):
-    """--by and --by-time exclude each other."""
-    file = write_groups(project / "rows.csv")
-    header, *lines = file.read_text().splitlines()
-    dated = [f"{line},2024-{row % 12 + 1:02}-{row % 28 + 1:02}" for row, line in enumerate(lines)]
-    file.write_text("\n".join([f"{header},created", *dated]) + "\n")
-    done = init(file, "--by-time", "created", "--yes")
-    assert done.exit_code == 0, done.output
-    assert load_params().data.split.by_time == "created"
-    assert "--by 'customer'" not in done.output
+DATES = [f"2024-{row % 12 + 1:02}-{row % 28 + 1:02}" for row in range(300)]
+
+
+def write_dates(path):
+    lines = [f"{date},text of row {row},{'ab'[row % 2]}" for row, date in enumerate(DATES)]
+    path.write_text("created,text,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_rows_are_divided_by_time_where_the_user_says_so_and_it_stays(project):
+    file = write_dates(project / "rows.csv")
+    done = init(file, "--yes")
+    assert "--by-time 'created' tests on the latest rows" in done.output
+    for words in (["--by-time", "created"], []):
+        done = init(file, *words, "--yes")
+        assert done.exit_code == 0, done.output
+        assert load_params().data.split.by_time == "created"
+        assert "the latest rows by 'created' are test" in done.output
+        assert "has dates" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--by-time", "sent"], "no column 'sent' (--by-time)"),
+        (["--by-time", "created", "--by", "text"], "--by and --by-time contradict each other"),
+    ],
+)
+def test_division_that_cannot_be_is_refused(project, words, message):
+    done = init(write_dates(project / "rows.csv"), *words, "--yes")
+    assert done.exit_code == 1
+    assert message in done.output
+
+
+@pytest.mark.parametrize(
+    ("rows", "validation", "test"),
+    [(40, 0.15, 0.3), (1_300, 0.12, 0.24), (3_000, 0.1, 0.1), (10**6, 0.1, 0.1)],
+)
+def test_small_files_give_a_larger_part_to_validation_and_test(rows, validation, test):
+    split = usual_split(rows)
+    assert (split.validation, split.test) == (validation, test)

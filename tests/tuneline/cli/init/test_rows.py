@@ -4,32 +4,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.cli.init.row_file import RowFile
+from tuneline.cli.init.rows import read_file
 from tuneline.columns.profiles import NESTED
 from tuneline.readers.delimited import CSV
+from tuneline.readers.rows import STOP
 from tuneline.readers.tables import Input
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import SOURCES, sniff
 
 
 def opened(path):
-    return RowFile(sniff(path).settled({"text"}))
+    return read_file(sniff(path).settled({"text"}), STOP)
 
 
 def rows_of(file):
-    return list(file.rows(file.columns))
+    return list(zip(*(column.cells for column in file.columns.values()), strict=True))
 
 
 def as_csv(path):
     """Open a file without detection."""
-    return RowFile(Input(path, CSV.usual, options=SOURCES, strict=True))
+    return read_file(Input(path, CSV.usual, options=SOURCES, strict=True), STOP)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
 def test_rows_are_decoded_and_a_byte_order_mark_is_not_part_of_a_name(tmp_path, encoding):
     path = tmp_path / "in.csv"
     path.write_bytes("text,label\ncafé,x\nthé,y\n".encode(encoding))
-    assert opened(path).columns == ["text", "label"]
+    assert list(opened(path).columns) == ["text", "label"]
     assert rows_of(opened(path)) == [("café", "x"), ("thé", "y")]
 
 
@@ -50,7 +51,7 @@ def test_columns_are_the_keys_of_all_json_lines(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text('{"text": "a", "tags": ["x"]}\n\n{"label": 1, "text": "b"}\n')
     file = opened(path)
-    assert file.columns == ["text", "tags", "label"]
+    assert list(file.columns) == ["text", "tags", "label"]
     assert rows_of(file) == [("a", f'{NESTED}["x"]', None), ("b", None, "1")]
 
 

@@ -1,0 +1,176 @@
+"""The columns of the user's files, which are read once, and how many rows the splits will have."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tuneline.cli.init.placement import by_split, files_in
+from tuneline.columns.choice import ColumnChoice
+from tuneline.columns.profiles import NESTED, Column, count_columns
+from tuneline.params.data import DataParams, SplitParams
+from tuneline.paths import SPLITS
+from tuneline.readers.label_values import plain_text
+from tuneline.readers.rows import BadRowPolicy, BadRows, Limits, check_columns
+from tuneline.readers.tables import FileTable, Input, open_table
+from tuneline.runtime.errors import DataError
+from tuneline.sniffing.files import Sniffed, Told, sniff
+from tuneline.tasks import TASKS
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A source file, how it is written, its columns by name, and the rows that cannot be read."""
+
+    source: Input
+    columns: Mapping[str, Column]
+    bad: BadRows
+
+    @property
+    def path(self) -> str:
+        """The path, for messages."""
+        return self.source.name
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that can be read."""
+        return max((column.rows for column in self.columns.values()), default=0)
+
+    def is_labelled(self, decision: ColumnChoice) -> bool:
+        """Return True if it has the label columns, and a label in any row."""
+        columns = [self.columns[name] for name in decision.label_columns if name in self.columns]
+        has_all = len(columns) == len(decision.label_columns)
+        return has_all and not all(column.is_unlabelled for column in columns)
+
+
+def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:
+    """Detect how the file of each split is written, within the limits of the current parameters."""
+    files = current.files
+    limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
+    told = Told(encoding=encoding)
+    return {split: sniff(path, told, limits=limits) for split, path in by_split(files_in(paths)).items()}
+
+
+def read_files(
+    sniffed: Mapping[str, Sniffed], header: bool | None, current: DataParams
+) -> dict[str, RowFile]:
+    """Read the file of each split, all of them with or all without a header, and of one layout.
+
+    Args:
+        sniffed: What was detected of the file of each split.
+        header: True if the first line names the columns, as the user says; ``None`` to take what is detected.
+        current: The limits.
+
+    Raises:
+        UnclearHeaderError: No file shows whether they have a header.
+        DataError: The files have different layouts, or cannot be read.
+    """
+    clear = [file.header for file in sniffed.values() if file.is_clear]
+    if header is None and not clear:
+        raise sniffed["train"].unclear_header("add --header", "add --no-header")
+    files = {}
+    for split, file in sniffed.items():
+        # a file that shows it speaks for those that do not
+        if header is not None or not file.is_clear:
+            file = file.with_header(clear[0] if header is None else header)  # noqa: PLW2901
+        files[split] = read_file(file.settled(), BadRowPolicy("skip", current.max_bad_share))
+        if _shared(files[split].source) != _shared(files["train"].source):
+            problem = f"{files[split].path} has another layout than {files['train'].path}."
+            raise DataError(problem, "Write all files in one format, delimiter and encoding.")
+    return files
+
+
+def _shared(file: Input) -> tuple[Any, ...]:
+    """Return what all files have in common: how they are written, and whether they are packed."""
+    has_header = file.layout.columns is None
+    return replace(file.layout, columns=None), has_header, file.name.lower().endswith(".gz")
+
+
+def read_file(source: Input, policy: BadRowPolicy) -> RowFile:
+    """Read all columns of a file."""
+    bad = BadRows(source.name, source.unit, policy)
+    with open_table(source) as table:
+        names = table.names()
+        check_columns(names, dict.fromkeys(names, ""), source.name)
+        file = RowFile(source, count_columns(names, _cells(table, names, bad)), bad)
+    bad.check(file.rows)
+    return file
+
+
+def _cells(table: FileTable, names: Sequence[str], bad: BadRows) -> Iterator[dict[str, list[str | None]]]:
+    """Yield the cells of all columns; ``NESTED`` for columns that cannot be read."""
+    unreadable = set(names) - set(table.readable_names())
+    for batch in table.all_columns(bad):
+        cells: dict[str, list[str | None]] = {name: [NESTED] * batch.rows for name in unreadable}
+        for name, values in batch.columns.items():
+            if isinstance(values, pa.Array):
+                values = values.to_pylist()  # noqa: PLW2901
+            cells[name] = list(map(_cell, values))
+        yield cells
+
+
+def _cell(value: object) -> str | None:
+    """Return a value as the text of a cell."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return NESTED
+    if isinstance(value, list):
+        return NESTED + json.dumps(value, ensure_ascii=False, default=str)
+    return plain_text(value)
+
+
+@dataclass
+class SplitRows:
+    """The rows that the splits will have.
+
+    Attributes:
+        splits: Rows of each split that have text and label; of a divided file, about so many.
+        classes: Rows of each class in all files; empty where a row has no single class.
+        left_out: Rows without text or label, and rows that cannot be read.
+        share_left_out: Largest fraction of the rows of a file that are left out, at most.
+        first: Place and reason of the first rows that cannot be read.
+    """
+
+    splits: dict[str, int]
+    classes: Counter[str] = field(default_factory=Counter)
+    left_out: int = 0
+    share_left_out: float = 0.0
+    first: list[str] = field(default_factory=list)
+
+
+def rows_of_splits(
+    files: Mapping[str, RowFile], decision: ColumnChoice, division: SplitParams | None
+) -> SplitRows:
+    """Return the rows of each split, given the file of each split that has one."""
+    rows = SplitRows(dict.fromkeys(SPLITS, 0))
+    for split, file in files.items():
+        left_out = file.bad.count + _incomplete(file, decision)
+        total = file.rows + file.bad.count
+        rows.splits[split] = total - left_out
+        rows.left_out += left_out
+        rows.share_left_out = max(rows.share_left_out, left_out / max(total, 1))
+        rows.first += [f"{file.path}, {place}" for place in file.bad.first]
+        if TASKS[decision.task].one_class:
+            rows.classes += file.columns[decision.label_column].values
+    if division is not None:
+        train = rows.splits["train"]
+        for split in SPLITS[1:]:
+            if getattr(division, split):
+                rows.splits[split] = round(getattr(division, split) * train)
+                rows.splits["train"] -= rows.splits[split]
+    return rows
+
+
+def _incomplete(file: RowFile, decision: ColumnChoice) -> int:
+    """Return about how many rows lack all texts, or a label."""
+    without_text = min(file.rows - file.columns[name].filled for name in decision.text_columns)
+    label = file.columns[decision.label_columns[0]]
+    without_label = round((1 - decision.reading.coverage) * file.rows)
+    if decision.sets is None or label.nested:  # an empty cell of text is the empty set
+        without_label = max(without_label, file.rows - label.filled)
+    return without_text + without_label

@@ -1,0 +1,145 @@
+"""Ways to read the label, what the user said about columns, and the questions that are left."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from tuneline.core.task_kinds import SET_KINDS
+from tuneline.params.data import LabelSetsParams, TaskKind
+from tuneline.runtime.errors import DataError
+from tuneline.runtime.wording import listed
+
+SET_TASK = SET_KINDS[0]
+LEAST_FIT = 0.85
+"""Share of the cells that fit a reading, from which the others are mistakes."""
+LEAST_COVERAGE = 0.5
+"""Share of the rows that have a label, below which the reading explains too little."""
+BY_NAME, KNOWN_NAME, PLAIN, WEAK, IF_NAMED = range(5)
+"""Ranks of readings. The best rank decides if it is at most ``PLAIN`` and one reading alone has it.
+
+The name says that the column is the label; it is a known name of labels, or a column for each label; the
+values can be labels; something speaks against it; it is read so only if the user says it.
+"""
+
+
+@dataclass(frozen=True)
+class LabelReading:
+    """One way to read the label.
+
+    Attributes:
+        columns: The columns that are read.
+        name: The label column, or what the labels of several columns are called.
+        task: What is trained.
+        rank: How plain it is.
+        trains: What would be trained, in words.
+        sets: How several labels per row are written; ``None`` for one label.
+        decimal: Character before the decimals of numbers.
+        coverage: Share of the rows that have a label.
+        is_clear: True if the values leave no other way to read the column.
+        exceptions: Cells that do not fit.
+        refused: What to do where this is what the column holds, but it cannot be read so.
+    """
+
+    columns: tuple[str, ...]
+    name: str
+    task: TaskKind
+    rank: int
+    trains: str
+    sets: LabelSetsParams | None = None
+    decimal: str = "."
+    coverage: float = 1.0
+    is_clear: bool = False
+    exceptions: tuple[str, ...] = ()
+    refused: str = ""
+
+    @property
+    def place(self) -> str:
+        """The columns in words."""
+        if len(self.columns) == 1:
+            return f"Column {self.columns[0]!r}"
+        return f"Columns {listed(self.columns, 4)}"
+
+    @property
+    def answer(self) -> "ReadingAnswer":
+        """The answer that chooses it."""
+        choices: dict[str, Any] = {"label": self.columns, "task": self.task}
+        if self.sets is not None and self.sets.separator is not None:
+            choices = {"label": self.columns, "separator": self.sets.separator}
+        elif self.task == "regression":
+            choices["decimal"] = self.decimal
+        return ReadingAnswer(self.trains, choices)
+
+
+@dataclass(frozen=True)
+class ReadingAnswer:
+    """One answer to a question: what it would train, and the values of ``UserChoices`` that choose it."""
+
+    trains: str
+    choices: Mapping[str, Any]
+
+    @property
+    def options(self) -> str:
+        """The options of ``tuneline init``."""
+        words = []
+        for name, value in self.choices.items():
+            for word in value if isinstance(value, tuple) else (value,):
+                words += [f"--{name}", word.replace("\n", "\\n").replace("\t", "\\t")]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserChoices:
+    """What the user said; ``None`` or empty is left to ``tuneline init``.
+
+    Attributes:
+        command: The command with its files, to which an answer is added.
+        label: The label column, or several columns that have the labels.
+        separator: What separates the labels of a row.
+        decimal: The character before the decimals of a label.
+    """
+
+    command: str = "tuneline init"
+    text: tuple[str, ...] = ()
+    label: tuple[str, ...] = ()
+    task: TaskKind | None = None
+    separator: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    by: str | None = None
+    by_time: str | None = None
+    no_by: bool = False
+    name: str | None = None
+
+    def allow(self, reading: LabelReading) -> bool:
+        """Return True if a reading is what the user said."""
+        if self.task is not None and reading.task != self.task:
+            return False
+        if self.decimal is None:
+            return True
+        return reading.task == "regression" and reading.decimal == self.decimal
+
+    def with_answer(self, answer: ReadingAnswer) -> Self:
+        """Return the choices with the answer to a question."""
+        return replace(self, **answer.choices)
+
+
+class OpenQuestionError(DataError):
+    """The columns can be read in several ways: a person has to choose.
+
+    Attributes:
+        question: What can be read in several ways, as a sentence without its full stop.
+        answers: The answers, the likeliest first.
+    """
+
+    status = 3
+    """No guess was made, and nothing was written."""
+
+    def __init__(self, question: str, answers: Sequence[ReadingAnswer], choices: UserChoices) -> None:
+        lines = []
+        for answer in answers:
+            lines.append(f"{choices.command} {answer.options}\n      {answer.trains}")
+        super().__init__(f"{question}. Choose:", "\n  ".join(lines))
+        self.question = question
+        self.answers = answers
