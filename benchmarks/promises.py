@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.decisions.answers import answers_of
 from tuneline.decisions.evidence import Evidence, JudgedAnswers
+from tuneline.decisions.rule import answers_of
 from tuneline.program.text_classifier import TextClassifier
 from tuneline.promises import CERTAINTY
 from tuneline.promises.abstention import NoPromiseError, observed_risks, promised_abstention

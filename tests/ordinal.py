@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.several_modules import run_modules
-from tuneline.decisions.answers import Answers, answers_of
-from tuneline.decisions.costs import CostRule
+from tuneline.decisions.rule import Answers, CostRule, answers_of
 from tuneline.tasks import Classification, register
 from tuneline.tasks.schemas import label_feature
 from tuneline.tasks.task import Labels, Logits

@@ -1,5 +1,6 @@
 """What an exported model does with its probabilities, and the rows that show how often it is right."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,8 @@ from numpy.typing import NDArray
 from stages.compare.logits import Logits
 from tuneline.calibration.temperature import calibrated, spaced_rows
 from tuneline.core.tables import SplitReader
-from tuneline.decisions.answers import answers_of
-from tuneline.decisions.conformal import half_width
-from tuneline.decisions.costs import CostRule
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
+from tuneline.decisions.rule import CostRule, answers_of
 from tuneline.evaluation.scoring import leaked_rows
 from tuneline.metrics.stats import mean_estimate
 from tuneline.model.batches import TokenizedRows
@@ -25,6 +24,7 @@ from tuneline.predictions.files import clusters_of_split
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Classification, Regression, Task
+from tuneline.tasks.regression import INTERVAL_LEVEL
 from tuneline.tasks.task import Labels
 
 
@@ -133,6 +133,26 @@ def _with_interval(task: Regression, reported: ModelOutputs) -> Regression:
     rows = independent_sample(reported.clusters, len(reported.labels))
     width = half_width(task.predictions(reported.logits[rows]), reported.labels[rows])
     return replace(task, half_width=None if width is None else round(width, 6))
+
+
+def half_width(
+    predictions: NDArray[Any], labels: NDArray[Any], level: float = INTERVAL_LEVEL
+) -> float | None:
+    """Return half the width of the interval; ``None`` if there are too few rows for the level.
+
+    A new row is within it with a probability of at least ``level``: split conformal prediction (Lei et
+    al. 2018, "Distribution-Free Predictive Inference for Regression", algorithm 2).
+
+    Args:
+        predictions: Predicted numbers of independent rows, ``(rows,)``.
+        labels: Their labels.
+        level: Share of new rows that the interval holds.
+    """
+    errors = np.sort(np.abs(predictions.astype(np.float64) - labels))
+    rank = math.ceil((len(errors) + 1) * level)
+    if rank > len(errors):
+        return None
+    return float(errors[rank - 1])
 
 
 def judged_answers(task: Task, costs: CostRecord | None, outputs: ModelOutputs) -> JudgedAnswers:

@@ -17,7 +17,6 @@ from tuneline.metrics.stats import Estimate
 from tuneline.params.evaluate import Fp32Tolerance, Tolerance
 
 SHOWN_ROWS = 10
-FEWEST_DIGITS = 3
 MOST_DIGITS = 6
 
 
@@ -81,7 +80,7 @@ def _judge_values(comparison: LogitComparison, tolerance: Tolerance, metric: str
 
 def _judge_agreement(comparison: LogitComparison, limit: float) -> ToleranceJudgement:
     agreement = _estimate(comparison, "agreement")
-    measured = f"agreement is {_measured(comparison, agreement, limit)}"
+    measured = f"agreement is {_measured(comparison, agreement)}"
     if agreement.high < limit:
         flips = rows_named(comparison.flipped)
         violation = f"{measured}, less than min_agreement {limit:g}: it flips {flips}"
@@ -93,7 +92,7 @@ def _judge_agreement(comparison: LogitComparison, limit: float) -> ToleranceJudg
 
 def _judge_drop(comparison: LogitComparison, limit: float, metric: str) -> ToleranceJudgement:
     drop = _estimate(comparison, f"{metric}_drop")
-    measured = f"{metric} drops by {_measured(comparison, drop, limit)}"
+    measured = f"{metric} drops by {_measured(comparison, drop)}"
     if drop.low > limit:
         return ToleranceJudgement(violations=[f"{measured}, more than max_metric_drop {limit:g}"])
     if drop.high > limit:
@@ -111,23 +110,10 @@ def _estimate(comparison: LogitComparison, name: str) -> Estimate:
     return Estimate(*(round(end, MOST_DIGITS) for end in ends))
 
 
-def _measured(comparison: LogitComparison, estimate: Estimate, limit: float) -> str:
-    """Return a value with its interval, in as many digits as show on which side of the limit they are."""
-    value, low, high = estimate.value, estimate.low, estimate.high
-    digits = FEWEST_DIGITS
-    while digits < MOST_DIGITS and not _shows_sides((value, low, high), limit, digits):
-        digits += 1
+def _measured(comparison: LogitComparison, estimate: Estimate) -> str:
+    """Return a value with its interval, and the rows that it stands on."""
     rows = f"{len(comparison.difference):,} rows"
-    return f"{value:.{digits}f} on {rows} (95 % interval {low:.{digits}f} to {high:.{digits}f})"
-
-
-def _shows_sides(values: Sequence[float], limit: float, digits: int) -> bool:
-    """Return True if rounded values are on the same side of a limit as the values: 0.9699 is not 0.970."""
-    for value in values:
-        shown = round(value, digits)
-        if (shown < limit, shown > limit) != (value < limit, value > limit):
-            return False
-    return True
+    return f"{estimate.value:.4f} on {rows} (95 % interval {estimate.low:.4f} to {estimate.high:.4f})"
 
 
 def rows_named(rows: NDArray[np.int64]) -> str:

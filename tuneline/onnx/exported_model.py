@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.decisions.answer_rule import AnswerRule
-from tuneline.decisions.costs import CostRule
+from tuneline.decisions.rule import AnswerRule, CostRule
 from tuneline.model.batches import RowWindows, TokenizedRows
 from tuneline.model.encoding import InputEncoder, flat_array
 from tuneline.model.long_text import LongText

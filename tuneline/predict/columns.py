@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.decisions.answer_rule import PLAIN, AnswerRule
-from tuneline.decisions.answers import Answers
+from tuneline.decisions.rule import PLAIN, AnswerRule, Answers
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.program.occlusion import answer_outputs, word_effects

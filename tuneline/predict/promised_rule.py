@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuneline.decisions.answer_rule import PLAIN, AnswerRule
+from tuneline.decisions.rule import PLAIN, AnswerRule
 from tuneline.onnx.evidence_file import published_evidence
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.promises.abstention import Abstention, NoPromiseError, lowest_risk, promised_abstention

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tuneline.decisions.answer_rule import PLAIN, AnswerRule
+from tuneline.decisions.rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.predict.columns import OutputColumns, why_values

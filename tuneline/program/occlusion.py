@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.decisions.answers import answers_of
+from tuneline.decisions.rule import answers_of
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.program.text_words import WordSpan, read_words, without
 from tuneline.tasks import Classification, Multilabel, Regression, Task

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.decisions.answers import ANSWERED
 from tuneline.decisions.evidence import Evidence, JudgedAnswers
+from tuneline.decisions.rule import ANSWERED
 
 STARTS = 60
 """Numbers of rows of which one is the first to be tested."""

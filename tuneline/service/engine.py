@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from tuneline.model.encoding import EncodingError
 from tuneline.program.occlusion import Occlusion, word_effects
-from tuneline.program.prediction import Prediction
 from tuneline.program.program_rows import BATCH_SIZE
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.program.text_classifier import Prediction, TextClassifier
 from tuneline.runtime.terminal import say
 from tuneline.service.requests import RequestError, ServiceLimits
 

@@ -8,8 +8,7 @@ mean is in their parameters: the names of the labels.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuneline.program.prediction import Prediction
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.program.text_classifier import Prediction, TextClassifier
 from tuneline.service.requests import RequestError, ServiceLimits, texts_of_request
 from tuneline.tasks import Task
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.program.prediction import Prediction
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.program.text_classifier import Prediction, TextClassifier
 from tuneline.service.requests import (
     RequestError,
     ServiceLimits,

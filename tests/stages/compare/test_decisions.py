@@ -15,6 +15,7 @@ from stages.compare.decisions import (
     chosen_costs,
     cost_metrics,
     cost_record,
+    half_width,
     new_rows,
 )
 from tests.exported_pipeline import exported_pipeline
@@ -145,3 +146,18 @@ def test_decisions_are_published_with_the_models(project):
     assert model.task.temperature == record.models["int8"].decisions["temperature"]
     if record.models["int8"].costs is not None:
         assert model.rule.costs.abstain == 0.95
+
+
+def test_nine_of_ten_new_numbers_are_within_the_interval():
+    random = np.random.default_rng(0)
+    held = []
+    for _ in range(2000):
+        errors = random.standard_t(3, 100)
+        width = half_width(errors[:99], np.zeros(99))
+        held.append(abs(errors[99]) <= width)
+    assert 0.885 < np.mean(held) < 0.915
+
+
+def test_few_rows_have_no_interval():
+    assert half_width(np.arange(8.0), np.zeros(8)) is None
+    assert half_width(np.arange(9.0), np.zeros(9)) == 8.0

@@ -8,8 +8,7 @@ from stages.compare.flips import describe_flips
 from stages.compare.logits import TrainedLogits, compare_logits
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
-from tuneline.onnx.comparison_records import FlippedPrediction
-from tuneline.tasks import Classification, Regression
+from tuneline.tasks import Classification
 
 
 @pytest.fixture
@@ -38,18 +37,6 @@ def test_flip_has_text_label_and_both_predictions(raw):
         "exported": {"prediction": "no", "probability": 0.731059},
         "difference": 2.0,
     }
-
-
-def test_flip_of_a_regression_has_numbers(raw):
-    reference = TrainedLogits(
-        np.array([0, 1], np.float32), Regression(), np.array([[0], [1]], dtype=np.float32)
-    )
-    (flip,) = describe_flips(compared(reference, [[0], [1.5]]), reference, raw, ["text"])
-    assert (flip.label, flip.trained, flip.exported) == (
-        1.0,
-        FlippedPrediction(prediction=1.0),
-        FlippedPrediction(prediction=1.5),
-    )
 
 
 def test_flips_are_limited_to_the_largest_differences(raw, monkeypatch):

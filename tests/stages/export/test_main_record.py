@@ -14,8 +14,8 @@ from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.written_records import write_record
 from tuneline.params.loading import load_params
 from tuneline.paths import SPLITS, split_file
-from tuneline.runtime.errors import DataError, StageError
-from tuneline.tasks import Classification, Regression
+from tuneline.runtime.errors import StageError
+from tuneline.tasks import Classification
 
 BASE = PretrainedSource(
     name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
@@ -48,12 +48,6 @@ def test_provenance_names_the_base_model(project):
     assert export_record.model_provenance().base == BaseSource(checkpoint=BASE, tokenizer=BASE)
 
 
-def test_missing_record_of_the_base_model_names_the_stage(project):
-    (project / "models/base/source.json").unlink()
-    with pytest.raises(DataError, match="dvc repro -f base"):
-        export_record.model_provenance()
-
-
 @pytest.mark.parametrize(
     ("config", "architectures"),
     [
@@ -82,12 +76,6 @@ def test_record_of_a_classifier_has_its_classes(project):
     )
     assert record.text_columns == ["subject", "body"]
     assert record.tokenizer.truncation_side == "left"
-
-
-def test_record_of_a_regression_has_no_classes(project):
-    write_classifier(project, problem_type="regression", id2label={"0": "LABEL_0"}, pad_token_id=None)
-    record = new_record(project, Regression(), load_params())
-    assert (record.task, record.labels, record.pad_token_id) == ("regression", None, 0)
 
 
 def test_missing_provenance_is_an_error_that_names_the_stage(project):

@@ -30,13 +30,6 @@ def test_published_model_computes_what_is_recorded(folder, precision):
     check_probes(model, folder)
 
 
-def test_texts_are_pieces_of_the_vocabulary_of_several_lengths(folder):
-    model = TextClassifier.load(folder, threads=1)
-    lengths = [int(model.encode([row]).offsets[-1]) for row in probe_texts(model)]
-    assert lengths == sorted(lengths)
-    assert lengths[-1] > 2 * lengths[0]
-
-
 def test_other_numbers_are_refused_and_rounding_is_not(tmp_path, tmp_path_factory):
     published = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
     folder = shutil.copytree(published, tmp_path / "onnx")
@@ -71,13 +64,3 @@ def test_tokenizer_that_reads_other_tokens_is_noticed(tmp_path, tmp_path_factory
     model.encoder.tokenizer = type(model.encoder.tokenizer).from_str(json.dumps(tokenizer))
     with pytest.raises(StageError, match="computes other numbers here"):
         check_probes(model, folder)
-
-
-def test_model_of_an_earlier_version_has_no_probes_and_is_taken(tmp_path, tmp_path_factory):
-    published = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
-    folder = shutil.copytree(published, tmp_path / "onnx")
-    record = json.loads((folder / EXPORT_RECORD).read_text())
-    del record["probes"]
-    del record["models"]["fp32"]["probe_outputs"]
-    (folder / EXPORT_RECORD).write_text(json.dumps(record))
-    check_probes(TextClassifier.load(folder, threads=1), folder)

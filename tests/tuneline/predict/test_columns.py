@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tuneline.decisions.answers import answers_of
+from tuneline.decisions.rule import answers_of
 from tuneline.predict.columns import (
     json_prediction,
     prediction_columns,

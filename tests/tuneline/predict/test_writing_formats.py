@@ -69,15 +69,6 @@ def test_csv_is_read_back_as_training_reads_it(tmp_path, cells):
     assert [fields[1] for fields in records] == [text for (text,) in cells]
 
 
-def test_csv_has_lines_that_end_with_lf_and_quotes_only_where_needed(tmp_path):
-    write(tmp_path / "out.csv", "csv", ["text"], [("plain",), ("a\rb",), ("a\nb",), ('say "a"',)])
-    content = (tmp_path / "out.csv").read_bytes()
-    assert content.startswith(
-        b'row,text,label,probability,probability_a,probability_b\n1,plain,b,0.75,0.25,0.75\n2,"a\rb",b,'
-    )
-    assert b'\n3,"a\nb",b,0.75,0.25,0.75\n4,"say ""a""",b,0.75,0.25,0.75\n' in content
-
-
 @many_files
 @given(data=st.data(), kind=st.sampled_from(["csv", "tsv"]))
 def test_excel_safe_file_has_no_cell_and_no_name_that_a_spreadsheet_executes(tmp_path, data, kind):
@@ -112,13 +103,6 @@ def test_json_line_has_nothing_that_a_terminal_obeys_and_is_read_back(text):
     line = json_line({"text": text, "a\x9b": text})
     assert not CONTROL_CHARACTERS.search(line)
     assert json.loads(line) == {"text": text, "a\x9b": text}
-
-
-def test_json_line_escapes_what_json_itself_leaves():
-    assert (
-        json_line({"text": "\x1b[2J \x9b31m \u202e Grüße"})
-        == '{"text": "\\u001b[2J \\u009b31m \\u202e Grüße"}\n'
-    )
 
 
 @pytest.mark.parametrize("cell", ["a\tb", "a\rb", "a\nb"])

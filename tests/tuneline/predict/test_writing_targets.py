@@ -1,5 +1,4 @@
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -17,22 +16,6 @@ class Broken(Exception):
 def write(path, content=b"new\n"):
     with open_target(path) as file:
         file.write(content)
-
-
-@pytest.fixture
-def device(tmp_path):
-    """A null device of the test's own: root could replace that of the system."""
-    try:
-        os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("only root can make a device")
-    return tmp_path / "null"
-
-
-def test_device_stays_a_device(device):
-    write(device)
-    assert device.is_char_device()
-    assert list(device.parent.iterdir()) == [device]
 
 
 @pytest.mark.promise("output-behind-link")
@@ -66,23 +49,6 @@ def test_file_behind_links_is_replaced_and_the_links_stay(tmp_path, exists):
         target.relative_to(tmp_path),
     )
     assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.csv"]
-
-
-def test_file_behind_a_link_is_kept_after_an_error(tmp_path):
-    (tmp_path / "real.csv").write_text("old\n")
-    (tmp_path / "link.csv").symlink_to("real.csv")
-    with pytest.raises(Broken), open_target(tmp_path / "link.csv") as file:
-        file.write(b"half")
-        raise Broken
-    assert (tmp_path / "real.csv").read_text() == "old\n"
-    assert {path.name for path in tmp_path.iterdir()} == {"real.csv", "link.csv"}
-
-
-def test_replaced_file_keeps_its_mode(tmp_path):
-    """Predictions that only their owner could read stay so."""
-    (tmp_path / "out.csv").touch(mode=0o600)
-    write(tmp_path / "out.csv")
-    assert stat.S_IMODE((tmp_path / "out.csv").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

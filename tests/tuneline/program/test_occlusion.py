@@ -8,12 +8,10 @@ import pytest
 from tests.exported_pipeline import published_pipeline
 from tests.planted_words import planted
 from tests.small_pipeline import QUEUES, WORDS
-from tuneline.decisions.answer_rule import AnswerRule
-from tuneline.decisions.costs import CostRule
+from tuneline.decisions.rule import AnswerRule, CostRule
 from tuneline.onnx.session import OnnxClassifier
 from tuneline.program.occlusion import MOST_REMOVALS, word_effects
 from tuneline.program.text_classifier import TextClassifier
-from tuneline.runtime.errors import DataError
 from tuneline.tasks import Multilabel
 
 PAIR = ("the parcel", "is late again, my refund was fine")
@@ -78,31 +76,11 @@ def test_effects_on_a_number_are_changes_of_it(tmp_path_factory):
     assert {effect.label for effect in occlusion.effects} == {None}
 
 
-def test_effects_are_of_calibrated_probabilities(pair_model):
-    hot = replace(pair_model, task=pair_model.task.with_decisions({"temperature": 3.0}))
-    largest = check_by_hand(hot, PAIR).effects[0]
-    assert abs(largest.effect) != pytest.approx(abs(word_effects(pair_model, PAIR).effects[0].effect), 0.01)
-
-
 def test_effects_in_a_document_of_windows_are_of_the_whole_answer(tmp_path_factory):
     model = load(tmp_path_factory, "classification", "windows")
     row = ("the parcel", LONG)
     assert model.encode([row]).window_counts.tolist() == [3]
     assert len(check_by_hand(model, row).effects) == 2 + len(WORDS) * 2
-
-
-def test_word_lets_in_what_was_truncated(text_model, tmp_path):
-    """The text loses its end; without a word before it, the model reads the word that was cut off."""
-    model = planted(text_model, tmp_path, {"late": [5.0, 0.0, 0.0]})
-    room = model.max_length - 2
-    row = (" ".join(["again"] * room + ["late"]),)
-    occlusion = word_effects(model, row, [0])
-    assert {effect.word for effect in occlusion.effects} == {"again"}, "what is not read has no effect"
-    assert occlusion.words == room
-    softmax = np.exp(5) / (np.exp(5) + 2)
-    assert [effect.effect for effect in occlusion.effects] == pytest.approx(
-        [softmax - 1 / 3] * room, abs=2e-6
-    )
 
 
 def test_planted_words_are_found_with_their_effects_in_order(text_model, tmp_path):
@@ -152,13 +130,6 @@ def test_effect_is_on_the_label_that_a_word_changes_most(text_model, tmp_path):
     (asked,) = word_effects(tags, ("late please",), [1]).largest(5)
     assert asked.label == "praise"
     assert asked.effect == pytest.approx(0.5 - 1 / (1 + np.exp(3)), abs=2e-6)
-
-
-def test_text_without_spaces_has_effects_of_its_characters(text_model):
-    """The tokenizer of BERT reads each ideograph as a word."""
-    text = "我的包裹"
-    occlusion = word_effects(text_model, (text,))
-    assert sorted((effect.start, effect.word) for effect in occlusion.effects) == list(enumerate(text))
 
 
 @pytest.mark.parametrize("row", [("late", ""), ("", "late"), ("late", " \n"), ("", "")])
@@ -213,8 +184,3 @@ def test_batch_size_changes_no_effect(pair_model, batch_size):
     }
     for effect in word_effects(pair_model, PAIR, batch_size=batch_size).effects:
         assert effect.effect == pytest.approx(expected[effect.text_column, effect.start], abs=2e-6)
-
-
-def test_row_with_too_few_texts_is_refused(pair_model):
-    with pytest.raises(DataError, match="1 texts, but the model reads 2"):
-        word_effects(pair_model, ("late",), [0])

@@ -40,12 +40,6 @@ def test_what_becomes_of_long_texts_is_stored_in_the_model_and_beside_it(project
     assert json.loads(deployed.classifier.metadata["long_text"])["long_text"] == deployed.long_text.long_text
 
 
-def test_model_that_truncates_stores_nothing_new(tmp_path_factory):
-    folder = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
-    assert "long_text" not in json.loads((folder / "export.json").read_text())
-    assert not (folder / "long_text.json").exists()
-
-
 def test_tokenized_texts_are_those_of_the_split(project, deployed):
     rows = deployed.encode(raw_rows(project))
     split = TokenizedSplit.read(SplitReader.open(project / "data/tokenized", "test", "tokenize"))
@@ -55,11 +49,6 @@ def test_tokenized_texts_are_those_of_the_split(project, deployed):
     if split.windows is not None:
         assert rows.window_counts.max() == 2
         assert rows.windows.offsets.tolist() == split.windows.offsets.tolist()
-
-
-def test_rows_that_lose_tokens_are_counted(project, deployed):
-    more_than_four_windows = ("the parcel", " ".join(LONG * 2))
-    assert deployed.encode([more_than_four_windows, ("refund", "late payment")]).truncated == 1
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 64])

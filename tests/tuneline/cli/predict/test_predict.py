@@ -9,10 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.small_pipeline import QUEUES
-from tests.tuneline.cli.predict.conftest import PAIR, lines_of
+from tests.tuneline.cli.predict.conftest import lines_of
 from tuneline.core.hashes import file_hash
-from tuneline.params.data import FilesParams
-from tuneline.readers.rows import DEFAULT_LIMITS, Limits
 
 
 def source(project, columns=("subject", "body")):
@@ -110,15 +108,6 @@ def test_every_output_format_has_the_same_content(predict, classification, tmp_p
     np.testing.assert_allclose(found, expected(classification), atol=2e-6)
 
 
-def test_same_input_gives_the_same_bytes(predict, classification, tmp_path):
-    given = write_input(source(classification), tmp_path / "in.csv")
-    contents = []
-    for _ in range(2):
-        assert predict(given, "-o", "out.jsonl.gz").exit_code == 0
-        contents.append((tmp_path / "out.jsonl.gz").read_bytes())
-    assert contents[0] == contents[1]
-
-
 def test_regression_gives_numbers(predict, regression, tmp_path):
     given = write_input(source(regression), tmp_path / "in.csv")
     lines = lines_of(predict(given, model=regression / "models/onnx").stdout)
@@ -165,28 +154,6 @@ def test_model_of_one_text_takes_one_text(predict, classification, tmp_path):
         predict(given=b'{"text": "the parcel is missing"}\n', model=folder / "model.onnx").stdout
     )
     assert line["label"] in QUEUES
-
-
-def test_limits_of_size_are_the_defaults_of_the_pipeline():
-    files = FilesParams()
-    assert (
-        Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb) == DEFAULT_LIMITS
-    )
-
-
-def test_link_as_output_is_kept(predict, tmp_path):
-    (tmp_path / "in.jsonl").write_text(PAIR)
-    (tmp_path / "real.csv").write_text("of an earlier run\n")
-    (tmp_path / "link.csv").symlink_to("real.csv")
-    assert predict("in.jsonl", "-o", "link.csv").exit_code == 0
-    assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "real.csv").read_text().startswith("row,label,")
-
-
-def test_column_that_is_kept_twice_is_written_once(predict, tmp_path):
-    (tmp_path / "in.jsonl").write_text('{"subject": "a", "body": "b", "id": 7}\n')
-    (line,) = lines_of(predict("in.jsonl", "--keep", "id", "--keep", "id").stdout)
-    assert list(line) == ["row", "id", "label", "probability", "probabilities"]
 
 
 def test_every_column_is_kept(predict, tmp_path):
@@ -236,17 +203,6 @@ def test_excel_safe_output_has_no_formula_of_the_input_and_the_default_has_it(pr
     if output == "many.csv":
         assert "1, @SUM(A1)," in safe
     assert safe.replace(" =", "=").replace(" @", "@") == as_it_is, "nothing else is changed"
-
-
-def test_every_column_of_the_first_file_is_kept_of_all(predict, tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.csv").write_text("id,subject,body\n1,a,b\n")
-    (tmp_path / "in/b.csv").write_text("body,more,subject,id\nd,x,c,2\n")
-    assert [line["id"] for line in lines_of(predict("in", "--keep", "all").stdout)] == ["1", "2"]
-    (tmp_path / "in/c.csv").write_text("subject,body\na,b\n")
-    done = predict("in", "--keep", "all", "-o", "out/")
-    assert done.exit_code == 65
-    assert "in/c.csv: no column 'id' (--keep)" in done.output
 
 
 def test_file_without_rows_gives_an_output_without_rows(predict, tmp_path):

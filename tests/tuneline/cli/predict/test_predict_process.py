@@ -92,14 +92,6 @@ def test_closed_output_pipe_ends_without_a_traceback(classification):
         assert b"Traceback" not in running.stderr.read()
 
 
-def test_closed_standard_output_is_refused(classification):
-    command, options = tuneline("predict", "--model", classification / "models/onnx")
-    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
-    done = subprocess.run(closed, input=PAIR.encode(), stderr=subprocess.PIPE, check=False, **options)
-    assert done.returncode == 1
-    assert done.stderr.startswith(b"tuneline predict: Standard output is closed.")
-
-
 def send_until_ended(running, number):
     """Send a signal, and again after ten seconds: Python answers none that arrives between its last look and
     the start of a read (measured

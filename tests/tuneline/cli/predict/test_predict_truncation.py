@@ -21,8 +21,3 @@ def test_truncated_rows_are_counted_in_the_summary(predict, rows):
     assert done.exit_code == 0, done.output
     assert "2 of 3 rows (66.7%) are longer than " in done.stderr
     assert " tokens: the model did not read the rest" in done.stderr
-
-
-def test_nothing_is_said_where_all_rows_are_read_to_their_end(predict, tmp_path):
-    (tmp_path / "short.jsonl").write_text('{"subject": "the parcel", "body": "is missing"}\n')
-    assert "longer than" not in predict(tmp_path / "short.jsonl").stderr

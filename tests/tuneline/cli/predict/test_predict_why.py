@@ -10,10 +10,9 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.predict.columns import WHY_WORDS, why_text
+from tuneline.predict.columns import WHY_WORDS
 from tuneline.program.occlusion import word_effects
 from tuneline.program.text_classifier import TextClassifier
-from tuneline.tasks import Classification, Multilabel
 
 ROWS = [
     {"subject": "the parcel", "body": "is late again, my refund was fine"},
@@ -66,22 +65,6 @@ def test_words_are_one_cell_of_csv_and_a_list_in_parquet(rows, predict):
     assert words[0][0]["word"] == expected[0][0]["word"]
 
 
-def test_cell_names_the_label_only_where_a_row_has_several():
-    words = [
-        {"word": "never", "effect": -0.31234, "label": "late"},
-        {"word": "!", "effect": 0.004, "label": "ok"},
-    ]
-    assert why_text(Multilabel(("late", "ok")), words) == "never -0.312 (late); ! +0.004 (ok)"
-    assert why_text(Classification(("late", "ok")), words) == "never -0.312; ! +0.004"
-
-
-def test_spreadsheet_executes_no_word(predict):
-    Path("in.jsonl").write_text(json.dumps({"subject": "=1", "body": "= late"}) + "\n")
-    assert predict("in.jsonl", "--why", "--excel-safe", "-o", "out.csv").exit_code == 0
-    (record,) = csv.DictReader(Path("out.csv").read_text().splitlines())
-    assert record["why"][0] not in "=+-@"
-
-
 def test_columns_have_their_names_in_the_input(predict):
     Path("in.csv").write_text("title,message,why\nthe parcel,is late again,mine\n")
     done = predict("in.csv", "--why", "--text", "title", "--text", "message", "--keep", "why")
@@ -89,12 +72,6 @@ def test_columns_have_their_names_in_the_input(predict):
     assert line["input_why"] == "mine"
     assert {word["column"] for word in line["why"]} <= {"title", "message"}
     assert line["why"]
-
-
-def test_regression_has_changes_of_the_number(rows, predict, regression):
-    lines = lines_of(predict("rows.jsonl", "--why", model=regression / "models/onnx").stdout)
-    assert len(lines[0]["why"]) == WHY_WORDS
-    assert {word["label"] for word in lines[0]["why"]} == {None}
 
 
 @pytest.fixture
@@ -132,21 +109,3 @@ def test_words_are_of_the_answer_that_is_given(rows, predict, costly, answer):
     plain, *_ = lines_of(predict("rows.jsonl", "--why", "--plain", model=folder).stdout)
     best = max(plain["probabilities"], key=plain["probabilities"].get)
     assert {plain["label"], *(word["label"] for word in plain["why"])} == {best}
-
-
-def test_skipped_rows_have_no_words(predict):
-    Path("in.jsonl").write_text('{"subject": "", "body": ""}\n' + json.dumps(ROWS[0]) + "\n")
-    done = predict("in.jsonl", "--why", "--bad-rows", "skip", "--max-bad-share", 1)
-    (line,) = lines_of(done.stdout)
-    assert (line["row"], len(line["why"])) == (2, WHY_WORDS)
-
-
-def test_results_of_several_files_are_joined(rows, predict):
-    shutil.copy("rows.jsonl", "more.jsonl")
-    for name in ("out.parquet", "out.csv"):
-        assert predict("rows.jsonl", "more.jsonl", "--why", "-o", name).exit_code == 0
-    words = pq.read_table("out.parquet")["why"].to_pylist()
-    assert words[:3] == words[3:]
-    header, *lines = Path("out.csv").read_text().splitlines()
-    assert header.endswith(",why")
-    assert lines[:3] == lines[3:]

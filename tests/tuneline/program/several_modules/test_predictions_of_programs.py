@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
-from tuneline.decisions.answer_rule import AnswerRule
+from tuneline.decisions.rule import AnswerRule
 from tuneline.predict.streaming import StreamOptions, predict_inputs
 from tuneline.predict.writing import PredictionOutput
-from tuneline.program.prediction import Prediction
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns
 from tuneline.readers.rows import BadRowPolicy
@@ -78,17 +77,6 @@ def test_all_forms_of_rows_have_the_same_predictions(deployed):
     assert deployed.predict([]) == []
 
 
-def test_one_text_is_a_row_of_a_model_of_one_text(tmp_path_factory):
-    folder = published_pipeline(tmp_path_factory, "classification", columns=("body",)) / "models/onnx"
-    model = TextClassifier.load(folder)
-    expected = model.predict_one("the parcel never came")
-    assert isinstance(expected, Prediction)
-    assert model.predict(["the parcel never came"]) == [expected]
-    assert model.predict(pd.Series(["the parcel never came"])) == [expected]
-    with pytest.raises(DataError, match=r"rows\[0\]: 2 texts, but the model reads 1"):
-        model.predict_one(("a", "b"))
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -124,16 +112,6 @@ def test_row_without_an_answer_has_a_reason_and_no_label(deployed):
     assert prediction.label is None
     assert "is not above" in prediction.reason
     assert prediction.scores == deployed.predict_one(("parcel", "came")).scores
-
-
-def test_regression_has_a_number(tmp_path_factory):
-    folder = published_pipeline(tmp_path_factory, "regression") / "models/onnx"
-    model = TextClassifier.load(folder)
-    prediction = model.predict_one(("a", "b"))
-    assert prediction.label is prediction.probability is None
-    assert prediction.scores == {}
-    low, high = prediction.interval
-    assert low < prediction.number < high
 
 
 def test_threads_share_a_model(deployed):

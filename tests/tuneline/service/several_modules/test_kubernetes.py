@@ -1,10 +1,7 @@
 """``conf/cluster/kubernetes-serve.yaml`` describes the image, the paths and the times of the service."""
 
 import re
-import shutil
-import subprocess
 
-import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
@@ -66,29 +63,3 @@ def test_pod_has_time_for_what_it_accepted():
     (container,) = pod["containers"]
     (_, before) = container["lifecycle"]["preStop"]["exec"]["command"]
     assert pod["terminationGracePeriodSeconds"] > int(before) + GRACE
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-@pytest.mark.parametrize("index", [0, 1], ids=["service", "deployment"])
-def test_recipe_has_only_fields_of_the_api(tmp_path, index):
-    """kubectl reads the file into the types of the API, which drops unknown fields, and writes it again."""
-    described_object = described()[index]
-    file = tmp_path / "object.yaml"
-    YAML(typ="safe").dump(described_object, file)
-    command = ["kubectl", "set", "selector", "--local", "-f", str(file), "app=tuneline-serve", "-o", "yaml"]
-    if index == 1:
-        command = ["kubectl", "set", "image", "--local", "-f", str(file), "serve=other", "-o", "yaml"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert set(paths(described_object)) <= set(paths(YAML(typ="safe").load(printed)))
-
-
-def paths(value, path=()):
-    """Yield the path of every key of a YAML document."""
-    entries = ()
-    if isinstance(value, dict):
-        entries = value.items()
-    elif isinstance(value, list):
-        entries = enumerate(value)
-    for key, entry in entries:
-        yield (*path, key)
-        yield from paths(entry, (*path, key))

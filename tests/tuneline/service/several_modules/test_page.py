@@ -6,14 +6,13 @@ import pytest
 
 from tests.browser import needs_browser
 from tests.driven_browser import CTRL, driven_browser
-from tests.exported_pipeline import published_pipeline
 from tests.planted_words import planted
 from tests.service import running_service
 from tests.small_pipeline import QUEUES
 from tuneline import TextClassifier
 from tuneline.program.occlusion import word_effects
 from tuneline.service.guard import PAGE_FILES
-from tuneline.tasks import Classification, Regression
+from tuneline.tasks import Classification
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -207,35 +206,6 @@ def test_error_of_the_service_is_shown_with_its_sentence(page, single):
     page.click("#row-form button")
     page.wait_for("!document.getElementById('problem').hidden")
     assert page.text("#problem") == "The service does not answer."
-
-
-@needs_browser
-def test_text_that_is_too_long_to_be_explained_is_answered_all_the_same(page, single):
-    with running_service(single) as service:
-        open_page(page, service)
-        page.value(f"document.getElementById('text-0').value = {'late ' * 2_500!r}")
-        page.click("#row-form button")
-        page.wait_for("document.getElementById('why-status').innerText.includes('12,500')")
-        assert page.text("#answer .said") == QUEUES[0]
-        assert "a part of the text" in page.text("#answer-facts")
-        assert not page.sees("#problem")
-
-
-@needs_browser
-def test_number_is_shown_with_its_interval(page, tmp_path_factory, tmp_path):
-    folder = published_pipeline(tmp_path_factory, "regression", columns=("body",)) / "models/onnx"
-    model = planted(TextClassifier.load(folder, threads=1), tmp_path, {"late": [-2.5], "fine": [0.25]})
-    model = replace(model, task=Regression(half_width=1.5))
-    with running_service(model) as service:
-        open_page(page, service)
-        ask(page, "it is late and fine")
-        assert page.text("#answer .said") == "\u22122.25"
-        assert "Interval of 90 %: \u22123.75 to \u22120.75" in page.text("#answer")
-        assert not page.sees("#scores-part")
-        assert page.texts("#why tbody th bdi") == ["late", "fine"]
-        assert page.texts("#why tbody .num") == ["+2.5", "\u22120.25"]
-        assert page.unreadable() == []
-        check_quiet(page, service)
 
 
 @pytest.mark.parametrize("path", PAGE_FILES)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from tuneline.decisions.answers import answers_of
-from tuneline.decisions.costs import CostRule
+from tuneline.decisions.rule import CostRule, answers_of
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.tasks import Classification, Multilabel, Regression
 
