@@ -9,17 +9,13 @@ Writes: ``models/base/source.json`` (names, commits, licences, SHA-256), ``model
 the train split.
 """
 
-import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from stages.base.doubts import tokenizer_doubts
 from stages.base.tokens import check_tokens
-from stages.base.vocabulary import check_vocabulary
 from tuneline.checkpoints.pretrained import (
-    COMMIT_HASH,
     CONFIG,
     INDEX,
     Pretrained,
@@ -38,65 +34,22 @@ from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 from tuneline.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.runtime.atomic_files import replace_directory
-from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
-
-WRAPPERS = ("_orig_mod.", "module.")
-"""Prefixes of the weights of a model that was saved inside ``torch.compile``'s or DDP's wrapper."""
-LAYER = re.compile(r"\.(?:layer|layers|h|block|blocks)\.(\d+)\.")
-"""Number of a layer in the name of a weight."""
 
 
 def check_weights(checkpoint: Pretrained, folder: Path) -> None:
-    """Check that every safetensors file in a folder is complete, and that they have weights of every layer.
-
-    The stage ``train`` compares each weight, and comes after all stages of data.
-    What the names alone show is reported here.
-    """
+    """Check that every safetensors file in a folder is complete: training comes after all stages of data."""
     from safetensors import SafetensorError, safe_open
 
-    names: list[str] = []
     for name in checkpoint.weight_files():
         if name == INDEX:
             continue
         try:
-            with safe_open(folder / name, framework="numpy") as weights:
-                names += weights.keys()
+            with safe_open(folder / name, framework="numpy"):
+                pass
         except SafetensorError as error:
             raise checkpoint.damaged(name, f"it is truncated or damaged ({error})") from None
-    check_names(checkpoint, names)
-
-
-def check_names(checkpoint: Pretrained, names: Sequence[str]) -> None:
-    """Check the names of the weights of a checkpoint: each layer has some, and none is behind a wrapper."""
-    where = f"{checkpoint.key}: {checkpoint.label}"
-    for name in names:
-        if name.startswith(WRAPPERS):
-            raise ParamsError(
-                f"{where}: its weights are those of a wrapped model, such as {name!r}, which transformers"
-                " would leave out.",
-                "Save the model itself, as by"
-                " accelerator.unwrap_model(model).save_pretrained('models/source/NAME').",
-            )
-
-    config = checkpoint.config()
-    layers = config.get("num_hidden_layers")
-    shares_weights = "num_hidden_groups" in config  # as in ALBERT
-    layers_with_weights = set()
-    for name in names:
-        match = LAYER.search(name)
-        if match is not None:
-            layers_with_weights.add(int(match[1]))
-    # without a number in any name, the layers are named in another way
-    if not isinstance(layers, int) or shares_weights or not layers_with_weights:
-        return
-    missing = set(range(layers)) - layers_with_weights
-    if missing:
-        raise ParamsError(
-            f"{where}: it has no weights of layer {min(missing)}, and its config.json says that it has"
-            f" {layers} layers.",
-            "The file is incomplete, or config.json is that of another model: fetch both again.",
-        )
 
 
 def bring(params: Params, target: Path) -> BaseSource:
@@ -132,9 +85,30 @@ def check_tokenizer(pretrained: Pretrained, folder: Path, checkpoint: Pretrained
     if not (folder / TOKENIZER_JSON).exists():
         tokenizer.backend_tokenizer.save(str(folder / TOKENIZER_JSON))
     check_tokens(tokenizer, folder, label)
-    check_vocabulary(tokenizer, pretrained, checkpoint)
-    for doubt in tokenizer_doubts(tokenizer, folder, checkpoint):
-        say(f"base: WARNING: {label}: {doubt}")
+    if checkpoint is not None:
+        check_vocabulary(tokenizer.get_vocab(), pretrained, checkpoint)
+
+
+def check_vocabulary(tokens: Mapping[str, int], pretrained: Pretrained, checkpoint: Pretrained) -> None:
+    """Check that a checkpoint has an embedding for each token of a tokenizer, and of the same token."""
+    embeddings = checkpoint.config().get("vocab_size")
+    problem = None
+    if isinstance(embeddings, int) and max(tokens.values()) >= embeddings:
+        problem = f"it has {max(tokens.values()) + 1:,} tokens, and the weights {embeddings:,} embeddings"
+    elif pretrained != checkpoint and checkpoint.tokenizer_files():
+        folder = checkpoint.fetch(checkpoint.tokenizer_files())
+        own = load_tokenizer(folder, f"{checkpoint.key}: {checkpoint.label}").get_vocab()
+        names = {number: token for token, number in tokens.items()}
+        other = [token for token, number in own.items() if names.get(number, token) != token]
+        if other:
+            problem = f"token {own[other[0]]} is {names[own[other[0]]]!r}, not {other[0]!r}"
+    if problem is not None:
+        raise ParamsError(
+            f"{pretrained.key}: {pretrained.label} has another vocabulary than {checkpoint.label}:"
+            f" {problem}.",
+            f"Set tokenize.tokenizer to null for the tokenizer of {checkpoint.name}. If the weights were made"
+            " for this one, save both into one folder models/source/NAME.",
+        )
 
 
 def find_checkpoint(params: Params) -> Pretrained | None:
@@ -168,12 +142,9 @@ def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained 
 
 def announce_commit(pretrained: Pretrained, revision: str | None) -> None:
     """Print the commit of a branch or tag: nothing looks at the branch again until the stage is forced."""
-    if pretrained.commit is None:  # a folder
-        return
-    revision = revision or "main"
-    if not COMMIT_HASH.fullmatch(revision):
+    if pretrained.commit is not None and pretrained.commit != revision:
         say(
-            f"base: {pretrained.name}: {revision} is commit {pretrained.commit} now; `dvc repro"
+            f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro"
             " --force base` looks again"
         )
 
@@ -181,20 +152,12 @@ def announce_commit(pretrained: Pretrained, revision: str | None) -> None:
 def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> PretrainedSource:
     """Fetch files and copy them.
 
-    A copy that does not fit on the disk, or differs from what the hub lists, is refused.
+    A copy that differs from what the hub lists is refused.
     """
     folder = pretrained.fetch(names)
     target.mkdir()
-    try:
-        for name in names:
-            shutil.copyfile(folder / name, target / name)
-    except OSError as error:
-        size = sum(pretrained.files[name] for name in names)
-        raise StageError(
-            f"{pretrained.key}: {pretrained.label} cannot be copied from {folder} to {BASE}:"
-            f" {error.strerror}.",
-            f"It needs {size / 2**20:,.0f} MB there.",
-        ) from None
+    for name in names:
+        shutil.copyfile(folder / name, target / name)
 
     # hashes of the copies: they show a damaged download and a damaged copy
     sha256 = {name: file_hash(target / name) for name in names}

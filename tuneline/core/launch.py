@@ -42,8 +42,9 @@ def needs_gpu(name: str) -> bool:
 
     Then accelerate would train on a CPU without a warning, for hours.
     """
-    config = read_launch(name)
-    return name != AUTO and not config.get("use_cpu") and not cpu_is_forced()
+    if name == AUTO:  # it suits every machine
+        return False
+    return not read_launch(name).get("use_cpu") and not cpu_is_forced()
 
 
 def check_launch(name: str) -> None:
