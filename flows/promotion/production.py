@@ -5,6 +5,7 @@ rollback takes effect in the next run. A run of flow ``train`` writes the profil
 commits it with its result: stage ``validate`` remains a function of files that the commit names.
 """
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from tuneline.runtime.wording import listed
 
 MODELS = Path("models")
 """Folder of fetched models in the repository's folder of states; ``.lock`` in it is held while it changes."""
+KEPT_MODELS = 3
+"""Number of fetched models that stay on this machine."""
 PROFILE = CHECKS / "profile.json"
 """The profile that ``validate`` writes."""
 
@@ -76,7 +79,11 @@ def fetch_model(registry: Registry, version: Version, pipeline: Pipeline) -> Fet
                 pipeline.get(registry.repository, path, version.commit, partial / "model", what)
                 fetch_profile(pipeline, registry.repository, version, partial / PROFILE.name)
             model = _load(version, folder, md5)
-        folder.touch()  # flow `clean` keeps those that were used last
+        # The models that were used last stay: the cache or the DVC remote has the others.
+        folder.touch()
+        fetched = sorted(models.glob("[!.]*/"), key=lambda path: path.stat().st_mtime)
+        for old in fetched[:-KEPT_MODELS]:
+            shutil.rmtree(old, ignore_errors=True)
     return model
 
 

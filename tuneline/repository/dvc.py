@@ -9,7 +9,7 @@ own.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -64,15 +64,6 @@ class Lock:
                     return md5
         return None
 
-    def size(self, path: str) -> int | None:
-        """Return the bytes of an out, of all files of a folder together; ``None`` if they are unknown."""
-        for stage in self.stages.values():
-            for out in stage.get("outs", []):
-                if out["path"] == path:
-                    size: int | None = out.get("size")
-                    return size
-        return None
-
     def dep(self, stage: str, path: str) -> str | None:
         """Return the hash of a dependency that a stage ran with, as DVC writes it.
 
@@ -109,20 +100,6 @@ class Lock:
         if len(stages) == len(self.stages):
             return self
         return Lock(json.dumps({"stages": stages}))
-
-    def upstream(self, stage: str) -> set[str]:
-        """Return a stage and all stages that it needs."""
-        upstream = set()
-        waiting = [stage]
-        while waiting:
-            name = waiting.pop()
-            upstream.add(name)
-            deps = [f"{dep['path']}/" for dep in self.stages.get(name, {}).get("deps", [])]
-            for maker, entry in self.stages.items():
-                outs = [f"{out['path']}/" for out in entry.get("outs", [])]
-                if maker not in upstream and _overlap(deps, outs):
-                    waiting.append(maker)
-        return upstream
 
     def reported_rows(self) -> tuple[str | None, Any]:
         """Return what determines the rows of ``reports/predictions.parquet``.
@@ -177,15 +154,6 @@ def _outs(stages: Mapping[str, Any]) -> dict[str, str]:
         for out in stage.get("outs", []):
             outs[out["path"]] = out["md5"]
     return outs
-
-
-def _overlap(deps: Sequence[str], outs: Sequence[str]) -> bool:
-    """Return True if a dependency is an out, in an out, or contains one; the paths end with a slash."""
-    for dep in deps:
-        for out in outs:
-            if dep.startswith(out) or out.startswith(dep):
-                return True
-    return False
 
 
 def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:

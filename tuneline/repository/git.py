@@ -223,10 +223,7 @@ def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
 
 
 def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why DVC's cache does not have an artifact; ``None`` if it has all files.
-
-    The files are read only if their sizes are not those in ``dvc.lock``.
-    """
+    """Return why DVC's cache does not have an artifact; ``None`` if it has all files, undamaged."""
     try:
         path = artifact_path(root, artifact, commit)
     except ArtifactError as missing_artifact:
@@ -235,16 +232,9 @@ def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
     files = cached_folder(root, lock, path)
     if files is None:  # the artifact is one file
         files = {path: cached_out(root, lock, path)}
-
-    cached = []
-    for file in files.values():
+    for name, file in files.items():
         if file is None:
             return "DVC's cache does not have its files"
-        cached.append(file)
-    size = sum(file.stat().st_size for file in cached)
-    if size == (lock.size(path) or size):
-        return None
-    for name, file in zip(files, cached, strict=True):
         if not is_intact(file):
             return f"{name} in DVC's cache is damaged ({file})"
     return None

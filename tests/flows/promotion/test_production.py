@@ -123,6 +123,15 @@ def test_content_hash_is_that_of_dvc(toy, promoted):
     assert folder_hash(folder) != read_lock(toy.root).out("models/onnx")
 
 
+def test_models_that_were_not_used_for_long_are_removed(registry, production, pipeline):
+    models = registry.repository.state / "models"
+    for number in range(4):
+        (models / f"onnx-v0.{number}.0-old").mkdir(parents=True)
+    fetch_model(registry, production, pipeline)
+    assert len([path for path in models.iterdir() if path.is_dir()]) == 3
+    assert fetch_model(registry, production, pipeline).folder.is_dir()
+
+
 @pytest.mark.promise("damaged-model")
 def test_damaged_model_is_fetched_anew(registry, production, pipeline):
     model = fetch_model(registry, production, pipeline)
