@@ -64,6 +64,9 @@ from tuneline.runtime.terminal import phase, progress
 from tuneline.tasks import trained_task
 from tuneline.tasks.task import Logits
 
+ROWS_PER_BATCH = 64
+"""Rows per batch, or windows of them; fewer where they have more than 512 tokens."""
+
 
 def make_split_slices(lengths: NDArray[np.int64], predictions: PredictedLogits) -> Iterator[RowSlice]:
     """Yield the slices of a split by length and by class."""
@@ -99,12 +102,12 @@ def main() -> Measurements:
     classifier = Classifier.load(CLASSIFIER, split.task)
 
     def predict_texts(rows: Sequence[tuple[str, ...]]) -> Logits:
-        return classifier.logits_of_texts(rows, settings.batch_size)
+        return classifier.logits_of_texts(rows, ROWS_PER_BATCH)
 
     with mapped_logits(REPORTS, len(split), split.task.outputs) as logits:
         # predictions
         started = time.perf_counter()  # of the split only: behaviour tests have other texts
-        classifier.logits(split, settings.batch_size, logits)
+        classifier.logits(split, ROWS_PER_BATCH, logits)
         seconds = time.perf_counter() - started
         behaviour: list[BehaviourResult] = []
         if suite is not None:

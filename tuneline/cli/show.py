@@ -23,18 +23,15 @@ from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_RECORD, ONNX, PARAMS
-from tuneline.repository.dvc import Lock, changed_by_machine, read_lock
+from tuneline.repository.dvc import Lock, read_lock
 from tuneline.repository.git import (
     CLASSIFIER_PATH,
     COMMIT,
     EVALUATED,
     commit_of,
     is_of_this_result,
-    lock_at,
     outdated,
     registered,
-    registries,
-    why_no_gate,
 )
 from tuneline.repository.source_versions import set_back
 from tuneline.results.exported import is_stale
@@ -149,14 +146,11 @@ def show_project(console: Console, root: Path) -> None:
         console.print(Text(f"{statement}\n"))
 
     # facts
-    _print_facts(console, provenance(root, lock) | stage_facts(root) | _paths(root, lock, run))
+    _print_facts(console, provenance(root, lock) | _paths(root, lock, run))
 
     # what to do
     steps = "\n".join(f"  {step.command:44}{purpose(step)}" for step in next_steps(run))
     console.print(Text(f"\nTry next:\n{steps}"))
-    note = machine_note(root)
-    if note:
-        console.print(Text(f"\n{note}"))
     if (root / PARAMS).exists():
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 
@@ -184,45 +178,6 @@ def warnings_of_lock(root: Path, lock: Lock, *, compared: bool) -> list[str]:
     if compared and not (root / ONNX / EXPORT_RECORD).exists():
         messages.append(f"There is no published model in {ONNX}. {EARLIER_MODEL}")
     return [message for message in messages if message]
-
-
-def stage_facts(root: Path) -> dict[str, str]:
-    """Return what people decided about the stages of the registry.
-
-    They hold a stage, or put a version into it that no gate decided about.
-    """
-    holds = []
-    ungated = []
-    for tags in registries(root).values():
-        for stage in tags.stages:
-            hold = tags.hold(stage)
-            if hold:
-                holds.append(hold)
-            reason = why_no_gate(root, tags, stage)
-            if reason:
-                ungated.append(reason)
-    facts = {}
-    if holds:
-        facts["hold"] = "; ".join(holds)
-    if ungated:
-        facts["gate"] = "; ".join(ungated)
-    return facts
-
-
-def machine_note(root: Path) -> str | None:
-    """Return one line if outs differ from the committed ``dvc.lock`` only because of the machine."""
-    changed = changed_by_machine(read_lock(root), lock_at(root, "HEAD"))
-    if not changed:
-        return None
-    # Of several outs, name the one that people know
-    first = CLASSIFIER_PATH if CLASSIFIER_PATH in changed else changed[0]
-    differ = f"and {len(changed) - 1} more outs differ" if len(changed) > 1 else "differs"
-    return (
-        f"Note: {first} {differ} from the committed dvc.lock, and code, data and parameters do not: this"
-        " machine has another processor, number of threads or build of torch, which rounds differently."
-        " Commit these: git commit -m 'Run on another machine' dvc.lock metrics. Or go back, if a DVC remote"
-        " has the committed ones: git checkout dvc.lock metrics && dvc pull."
-    )
 
 
 def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | None, split: str) -> Table:
@@ -297,9 +252,9 @@ def show_model(console: Console, name: str) -> None:
     if not Path(name).exists():
         from tuneline.cli.shown_version import find_version
 
-        shown = find_version(Path(), name)
-        console.print(Text(shown.title))
-        show_record(console, shown.record)
+        title, record = find_version(Path(), name)
+        console.print(Text(title))
+        show_record(console, record)
         return
     path = Path(name) / EXPORT_RECORD
     if not path.exists():

@@ -1,7 +1,6 @@
 """The version that an answer names: which commit made it, and where its record is."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord, content_version
@@ -11,42 +10,46 @@ from tuneline.repository.git import lock_at, registries
 from tuneline.runtime.errors import StageError
 
 
-@dataclass(frozen=True)
-class ShownVersion:
-    """A model that a version names.
+def registered_commit(root: Path, name: str) -> str | None:
+    """Return the commit of a version or stage of the artifact ``onnx``; ``None`` if there is none."""
+    tags = registries(root).get(ONNX.name)
+    if tags is None:
+        return None
+    staged = tags.in_stage(name)
+    for version in tags.versions:
+        if version.name == name or version == staged:
+            return version.commit
+    return None
 
-    Attributes:
-        title: What it is, in a line.
-        record: Its ``export.json``.
-    """
 
-    title: str
-    record: Path
-
-
-def find_version(root: Path, name: str) -> ShownVersion:
+def find_version(root: Path, name: str) -> tuple[str, Path]:
     """Find the model that answers name as their version.
 
     Args:
         root: The project.
         name: A version or stage of the registry, or the start of a hash as models have it that are none.
 
+    Returns:
+        What it is, in a line, and its ``export.json``.
+
     Raises:
         StageError: No model has that name here, or DVC's cache lacks its record.
     """
-    tags = registries(root).get(ONNX.name)
-    for version in tags.versions if tags else []:
-        if version.name == name:
-            return _registered(root, version.name, version.commit)
-    staged = tags.in_stage(name) if tags else None
-    if staged is not None:
-        return _registered(root, staged.name, staged.commit)
+    commit = registered_commit(root, name)
+    if commit is not None:
+        record = _record_at(root, commit)
+        if record is None:
+            raise StageError(
+                f"{name}: DVC's cache does not have {ONNX} of {commit[:12]}.",
+                f"Run `dvc fetch --rev {commit[:12]} {ONNX}`, if a DVC remote has it.",
+            )
+        return f"{name}, commit {commit[:12]}", record
 
-    for shown in _models(root):
-        record = UsageRecord.read(shown.record)
-        for precision, model in record.models.items():
-            if content_version(record, model) == name:
-                return ShownVersion(f"{shown.title}, {precision}", shown.record)
+    for title, path in _models(root):
+        usage = UsageRecord.read(path)
+        for precision, model in usage.models.items():
+            if content_version(usage, model) == name:
+                return f"{title}, {precision}", path
     raise StageError(
         f"{name}: no folder, no version or stage of the registry, and no model in {ONNX} or DVC's cache has"
         " that version.",
@@ -54,23 +57,17 @@ def find_version(root: Path, name: str) -> ShownVersion:
     )
 
 
-def _registered(root: Path, name: str, commit: str) -> ShownVersion:
-    record = cached_out(root, lock_at(root, commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")
-    if record is None:
-        raise StageError(
-            f"{name}: DVC's cache does not have {ONNX} of {commit[:12]}.",
-            f"Run `dvc fetch --rev {commit[:12]} {ONNX}`, if a DVC remote has it.",
-        )
-    return ShownVersion(f"{name}, commit {commit[:12]}", record)
-
-
-def _models(root: Path) -> Iterator[ShownVersion]:
+def _models(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the model of the working tree, and those of the registry that the cache has."""
     own = root / ONNX / EXPORT_RECORD
     if own.exists():
-        yield ShownVersion(f"the model in {ONNX}", own)
+        yield f"the model in {ONNX}", own
     tags = registries(root).get(ONNX.name)
     for version in reversed(tags.versions if tags else []):
-        record = cached_out(root, lock_at(root, version.commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")
+        record = _record_at(root, version.commit)
         if record is not None:
-            yield ShownVersion(f"{version.name}, commit {version.commit[:12]}", record)
+            yield f"{version.name}, commit {version.commit[:12]}", record
+
+
+def _record_at(root: Path, commit: str) -> Path | None:
+    return cached_out(root, lock_at(root, commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuneline.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
+from tuneline.params.section import FunctionName, PositiveFloat, Rate, Section
 
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "int8"]
@@ -17,8 +17,6 @@ class EvaluateParams(Section):
     """The reported split."""
     metrics: list[str] | None = None
     """More metrics: functions of the user, ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
-    batch_size: Positive = 64
-    """Rows per batch, or windows of them; fewer where they have more than 512 tokens."""
     behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
     """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""
 

@@ -108,21 +108,6 @@ class Lock:
         """
         return self.out(RAW.as_posix()), self.params().get("evaluate.split")
 
-    def inputs(self) -> dict[str, Any]:
-        """Return command, parameters and hashes of external dependencies by stage.
-
-        On one machine, they determine all outs.
-        """
-        outs = self.outs()
-        inputs = {}
-        for name, stage in self.stages.items():
-            external = {}
-            for dep in stage.get("deps", []):
-                if dep["path"] not in outs:  # no stage makes it
-                    external[dep["path"]] = dep["md5"]
-            inputs[name] = (stage.get("cmd"), stage.get("params"), external)
-        return inputs
-
     def code(self) -> dict[str, str]:
         """Return the hash of every file and folder of code that a stage ran with, by path."""
         code = {}
@@ -175,22 +160,6 @@ def read_lock(root: Path) -> Lock:
     if not path.exists():
         return Lock("")
     return Lock(path.read_text(encoding="utf-8"))
-
-
-def changed_by_machine(current: Lock, committed: Lock) -> list[str]:
-    """Return the paths of outs that differ although commands, parameters, code and data are equal.
-
-    The remaining cause is the machine: another kind of processor, number of threads, or build of torch. Empty
-    if any input differs.
-    """
-    if not committed.stages or current.inputs() != committed.inputs():
-        return []
-    committed_outs = committed.outs()
-    changed = []
-    for path, md5 in current.outs().items():
-        if md5 != committed_outs.get(path):
-            changed.append(path)
-    return changed
 
 
 def is_lock(file: Path) -> bool:

@@ -124,11 +124,6 @@ def test_show_prints_the_names_in_the_registry(project):
     for name in ("onnx@v1.0.0", "onnx#production#1"):
         project.git("tag", "--annotate", name, "--message=A tag of the registry")
     assert re.search(r"registry +onnx@v1\.0\.0, onnx#production\n", shown())
-    by_hand = (
-        r"gate +onnx v1\.0\.0 is in production without a decision of the gate \(no gate judged it\): .* UTC:"
-        r" A tag of the registry\n"
-    )
-    assert re.search(by_hand, shown())
 
 
 def test_show_describes_exported_models_outside_their_project(project, tmp_path_factory, monkeypatch):
@@ -182,20 +177,6 @@ def test_show_imports_no_numeric_library(project):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_show_explains_outs_that_only_the_machine_changed(project):
-    assert "from the committed dvc.lock" not in shown()
-    project.lock(seed=2)
-    output = shown()
-    assert "Note: models/classifier differs" in output
-    assert "git checkout dvc.lock metrics && dvc pull" in output
-
-
-def test_show_does_not_blame_the_machine_for_a_changed_parameter(project):
-    project.change_params(seed=7)
-    project.lock(seed=2)
-    assert "from the committed dvc.lock" not in shown()
-
-
 def write_comparison(root, predictions, **changes):
     """Write the comparison of an int8 model with the predictions of some model."""
     figures = {
@@ -241,16 +222,9 @@ def test_show_prints_no_figures_of_the_onnx_models_of_another_model(project):
     assert "models/onnx is of another model: run `dvc repro`" in output
 
 
-@pytest.mark.parametrize("names_its_predictions", [True, False])
-def test_show_after_another_evaluation_prints_no_figures_of_the_comparison_before(
-    project, names_its_predictions
-):
-    """``dvc repro evaluate`` on other data leaves ``metrics/compare.json`` and ``reports/compare``, also
-    those of earlier versions."""
-    write_comparison(
-        project.root,
-        file_hash(project.root / "reports/predictions.parquet") if names_its_predictions else None,
-    )
+def test_show_after_another_evaluation_prints_no_figures_of_the_comparison_before(project):
+    """``dvc repro evaluate`` on other data leaves ``metrics/compare.json`` and ``reports/compare``."""
+    write_comparison(project.root, file_hash(project.root / "reports/predictions.parquet"))
     project.evaluate(skill=1.0, seed=7)
     project.lock(seed=7)
     output = shown()

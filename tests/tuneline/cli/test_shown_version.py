@@ -45,7 +45,7 @@ def show(project, name):
 def test_version_or_stage_of_the_registry_is_explained(project, name):
     done = show(project, name)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("v0.3.0, commit ")
+    assert done.stdout.startswith(f"{name}, commit ")
     assert "parameters" in done.stdout
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.project import GIT_IDENTITY, Project
 from tests.tuneline.finished_project import FinishedProject
 from tests.tuneline.saved_experiments import ExperimentRepository
-from tuneline.repository.dvc import Lock, cached_file, changed_by_machine, read_lock
+from tuneline.repository.dvc import Lock, cached_file, read_lock
 from tuneline.repository.git import (
     CLASSIFIER_PATH,
     ForeignRepositoryError,
@@ -96,48 +96,6 @@ def test_finished_project_is_a_repository_of_its_own(tmp_path):
     """The tests above rely on it."""
     project = FinishedProject(tmp_path).run_pipeline()
     assert project.git("rev-parse", "--show-toplevel") == str(tmp_path)
-
-
-LOCK = """\
-stages:
-  train:
-    cmd: python -m stages.train
-    deps:
-    - {path: data/tokenized, md5: "1"}
-    - {path: data/tokenized/passed, md5: "4"}
-    - {path: stages/train, md5: "2"}
-    params: {params.yaml: {seed: 42}}
-    outs:
-    - {path: models/classifier, md5: "3"}
-  tokenize:
-    cmd: python -m stages.tokenize
-    outs:
-    - {path: data/tokenized, md5: "1"}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "changed"),
-    [
-        ('"3"', '"30"', ["models/classifier"]),
-        ('"1"', '"10"', ["data/tokenized"]),
-        ('"4"', '"40"', []),
-        ("seed", "seed", []),
-    ],
-)
-def test_outs_that_differ_with_equal_inputs_are_changed_by_the_machine(old, new, changed):
-    assert changed_by_machine(Lock(LOCK.replace(old, new)), Lock(LOCK)) == changed
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("seed: 42", "seed: 7"), ('"2"', '"20"'), ("stages.train\n", "stages.train --fast\n")]
-)
-def test_outs_that_differ_with_other_inputs_are_not_changed_by_the_machine(old, new):
-    assert changed_by_machine(Lock(LOCK.replace(old, new).replace('"3"', '"30"')), Lock(LOCK)) == []
-
-
-def test_outs_without_a_committed_lock_are_not_changed_by_the_machine():
-    assert changed_by_machine(Lock(LOCK), Lock("")) == []
 
 
 def metrics(project) -> dict[str, float]:

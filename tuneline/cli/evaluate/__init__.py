@@ -42,9 +42,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         typer.Option("--by", metavar="COLUMN", help="Slices by the values of a column; repeatable"),
     ] = None,
     errors: Annotated[Path | None, typer.Option("--errors", metavar="FILE", help=ERRORS_HELP)] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write a page, in the style of the report")
-    ] = None,
     json: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the metrics, as in metrics/evaluate.json"),
@@ -61,11 +58,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Evaluate an exported model on a labelled file.
 
-    It prints metrics with 95 % intervals, simple models, slices, drift and errors. The exit status is 65 if
+    It prints metrics with 95 % intervals, and slices. The exit status is 65 if
     FILE is invalid, and 1 for every other error, such as a damaged model.
     """
     from tuneline.cli.evaluate.file_evaluation import evaluate_file, found_model, read_labelled
-    from tuneline.cli.evaluate.output import print_evaluation, write_errors, write_page
+    from tuneline.cli.evaluate.output import print_evaluation, write_errors
     from tuneline.core.records import Metrics
     from tuneline.params.loading import load_params
     from tuneline.predict import BAD_ROW_OPTIONS
@@ -99,6 +96,3 @@ def command(  # noqa: PLR0917 - typer calls it by name
         write_record(json, Metrics.of(result.metrics))
     if errors is not None:
         say(f"errors: {write_errors(errors, result, params.data):,} rows, {errors}")
-    if html is not None:
-        write_page(html, result)
-        say(f"page: {html}")

@@ -1,4 +1,4 @@
-"""The evaluation of a model on a file: metrics, simple models, slices and drift.
+"""The evaluation of a model on a file: metrics and slices.
 
 The model is in a folder, or belongs to a commit, or to a version or stage of the registry.
 """
@@ -14,14 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.analysis.clusters import cluster_texts
-from tuneline.baselines.frozen import FrozenEncoder, fit_frozen_baselines
-from tuneline.baselines.texts import majority_model, tfidf_model
+from tuneline.cli.shown_version import registered_commit
 from tuneline.columns.numbers import with_numbers_of
-from tuneline.core.base_source import BaseSource
-from tuneline.core.hashes import split_hash
-from tuneline.core.tables import SplitReader
 from tuneline.evaluation.evaluation import evaluate_predictions
-from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import SplitPredictions
 from tuneline.evaluation.slices import RowSlice, label_slices, length_slices
@@ -29,14 +24,13 @@ from tuneline.evaluation.table import ALL_METRICS
 from tuneline.experiments.saved import resolve_revision
 from tuneline.metrics.functions import load_metric
 from tuneline.metrics.stats import Estimate, metric_interval
-from tuneline.metrics.table import Metric
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params import Params
 from tuneline.params.data import LabelSetsParams
-from tuneline.paths import BASE_MODEL, BASE_RECORD, CHECKS, ONNX, RAW, TOKENIZER
+from tuneline.paths import ONNX
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.streaming import RowReport
 from tuneline.program.program_rows import BATCH_SIZE, WINDOW
@@ -44,10 +38,8 @@ from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.readers.tables import open_table
-from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DRIFT_ROWS, DriftMeasure, RowCounts, drift_measures
-from tuneline.repository.dvc import by_key, cached_folder, cached_out
-from tuneline.repository.git import lock_at, registries
+from tuneline.repository.dvc import by_key, cached_folder
+from tuneline.repository.git import lock_at
 from tuneline.results.predictions import ReportedPredictions
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
@@ -56,13 +48,9 @@ from tuneline.runtime.atomic_files import temporary_directory
 from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.runtime.wording import listed
-from tuneline.settings import DriftLimits
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
-from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
-from tuneline.words.titles import SIMPLE_MODEL_TITLES
-
-PROFILE = CHECKS / "profile.json"
+from tuneline.tasks.columns import array_of, label_type, observed_classes, stored_labels
 
 
 @dataclass(frozen=True)
@@ -72,13 +60,11 @@ class EvaluatedModel:
     Attributes:
         name: What the user named.
         record: Its ``export.json``.
-        profile: Profile of its training data; ``None`` if it is not known.
     """
 
     name: str
     classifier: ExportedModel
     record: ExportRecord
-    profile: Profile | None
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -99,54 +85,33 @@ def found_model(root: Path, name: str, precision: str | None) -> Iterator[Evalua
     Raises:
         StageError: There is no such folder or commit, or DVC's cache lacks the model of the commit.
     """
-    profile = None
     if Path(name).exists():
-        # Of another folder, the training data is not known
-        if Path(name).resolve() == (root / ONNX).resolve():
-            profile = Profile.read_if_valid(root / PROFILE)
-        yield _load(name, Path(name), precision, profile)
+        yield _load(name, Path(name), precision)
         return
 
-    commit = _commit(root, name)
+    commit = registered_commit(root, name) or resolve_revision(root, name)
     if commit is None:
         raise StageError(
             f"--model {name}: no folder, and no commit, version or stage that git knows.",
             "Run git fetch, or name another.",
         )
-    lock = lock_at(root, commit)
-    files = cached_folder(root, lock, ONNX.as_posix())
+    files = cached_folder(root, lock_at(root, commit), ONNX.as_posix())
     if files is None or None in files.values():
-        hint = f"Run `dvc fetch --rev {commit[:12]} {ONNX} {CHECKS}`, if a DVC remote has them."
+        hint = f"Run `dvc fetch --rev {commit[:12]} {ONNX}`, if a DVC remote has it."
         raise StageError(f"--model {name}: DVC's cache does not have {ONNX} of {commit[:12]}.", hint)
 
-    cached_profile = cached_out(root, lock, PROFILE.as_posix())
     # DVC's cache has files under their hashes: links give them the names that a model's files have
     with temporary_directory() as folder:
         for file, path in files.items():
             (folder / file).symlink_to(Path(str(path)).absolute())
-        if cached_profile:
-            profile = Profile.read_if_valid(cached_profile)
-        yield _load(f"{name} ({commit[:12]})", folder, precision, profile)
+        yield _load(f"{name} ({commit[:12]})", folder, precision)
 
 
-def _commit(root: Path, name: str) -> str | None:
-    """Return the commit of a version or stage of the artifact ``onnx``, else of a revision or experiment."""
-    tags = registries(root).get(ONNX.name)
-    if tags:
-        for version in tags.versions:
-            if version.name == name:
-                return version.commit
-        version_in_stage = tags.in_stage(name)
-        if version_in_stage is not None:
-            return version_in_stage.commit
-    return resolve_revision(root, name)
-
-
-def _load(name: str, folder: Path, precision: str | None, profile: Profile | None) -> EvaluatedModel:
+def _load(name: str, folder: Path, precision: str | None) -> EvaluatedModel:
     choice = ModelChoice(folder, precision)
     classifier = choice.load()
     record = ExportRecord.read(choice.file().parent / EXPORT_RECORD)
-    return EvaluatedModel(name, classifier, record, profile)
+    return EvaluatedModel(name, classifier, record)
 
 
 @dataclass(frozen=True)
@@ -289,7 +254,6 @@ def _problems(
         yield index, problem
 
 
-LIMITS = DriftLimits()
 MAX_GROUPS = 20
 """Values of a column, the most frequent ones, that are slices."""
 
@@ -299,7 +263,6 @@ class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
-        deciding: The metric that decides in the project of the model.
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
         intervals: The intervals of the metrics that have one.
         notes: What could not be computed, and why.
@@ -309,24 +272,12 @@ class FileEvaluation:
     model: EvaluatedModel
     file: LabelledFile
     predictions: ReportedPredictions
-    deciding: Metric
     metrics: Mapping[str, float]
     intervals: Mapping[str, Estimate]
     slices: Slices
-    drift: Sequence[DriftMeasure]
     verdict: Sequence[Statement]
     notes: Sequence[str]
     evidence: str
-
-    @property
-    def simple(self) -> dict[str, float]:
-        """The metric that decides, of the simple models, by their titles."""
-        values = {}
-        for name, title in SIMPLE_MODEL_TITLES.items():
-            key = baseline_key(self.deciding, name)
-            if key is not None and key in self.metrics:
-                values[title] = self.metrics[key]
-        return values
 
 
 def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
@@ -350,13 +301,12 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         evaluation = evaluate_predictions(
             predictions,
             make_file_slices(file, lengths, schema),
-            dict(simple_predictions(params, model, texts, notes)),
+            {},
             seed=params.seed,
             metric=model.params.get("train.metric"),
             custom=custom,
         )
         metrics = evaluation.metrics | evaluation.worst_slice
-        drift = measure_drift(model, file, predictions.predicted, notes)
 
     # the rows of the file are counted by their texts, whatever the training data was divided by
     known = {key: value for key, value in model.params.items() if key != "data.split"}
@@ -365,11 +315,9 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         model,
         file,
         predictions,
-        evaluation.predictions.deciding,
         metrics,
         _intervals(metrics, evaluation.predictions),
         evaluation.slices,
-        drift,
         statements(judge_run(run)),
         notes,
         evidence(run),
@@ -442,42 +390,6 @@ def predict_logits(
     return np.concatenate(logits), np.concatenate(lengths), truncated
 
 
-def simple_predictions(
-    params: Params, model: EvaluatedModel, texts: Sequence[Sequence[str]], notes: list[str]
-) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the predictions of the simple models that the stage ``baseline`` fits.
-
-    They are fitted only if what the model was made of is here; else a note says what is missing.
-    """
-    # data
-    train = SplitReader.find(RAW, "train")
-    validation = SplitReader.find(RAW, "validation")
-    if train is None or split_hash(train.paths) != model.record.provenance.data.sha256.get("train"):
-        notes.append(f"{RAW} does not have the data of this model: it is not compared with simple models.")
-        return
-
-    # models of words
-    schema = model.classifier.task
-    columns = model.classifier.text_columns
-    yield from majority_model(train, schema)(texts).items()
-    yield from tfidf_model(train, columns, schema, params.seed)(texts).items()
-
-    # models of the frozen checkpoint
-    base = model.record.provenance.base
-    if base is None or base.checkpoint is None or validation is None:
-        return
-    if base != BaseSource.read_if_valid(BASE_RECORD) or not TOKENIZER.is_dir():
-        notes.append(
-            "models/base does not have the checkpoint of this model: it is not compared with the frozen"
-            " checkpoint."
-        )
-        return
-    phase("vectors of the frozen checkpoint")
-    encoder = FrozenEncoder.load(BASE_MODEL, TOKENIZER)
-    baselines = fit_frozen_baselines(encoder, (train, validation), columns, params.seed)
-    yield from baselines.predict(texts).items()
-
-
 def make_file_slices(file: LabelledFile, lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
     """Yield the slices by length, class, and the columns that ``--by`` names."""
     yield from length_slices(lengths)
@@ -488,18 +400,3 @@ def make_file_slices(file: LabelledFile, lengths: NDArray[np.int64], schema: Tas
         for group in groups[:MAX_GROUPS]:
             title = str(group["values"] or "(none)")
             yield RowSlice(name, title, np.flatnonzero(column == group["values"]))
-
-
-def measure_drift(
-    model: EvaluatedModel, file: LabelledFile, predicted: NDArray[Any], notes: list[str]
-) -> list[DriftMeasure]:
-    """Compare the rows with the training data of the model, as flow ``score`` does."""
-    if model.profile is None:
-        notes.append("There is no profile of the training data of this model here: drift is not measured.")
-        return []
-    if len(file.labels) < DRIFT_ROWS:
-        notes.append(f"{len(file.labels)} rows are too few to measure drift; it takes {DRIFT_ROWS}.")
-        return []
-    decoded = decoded_predictions(model.classifier.task, predicted)
-    counts = RowCounts.of(model.profile, list(file.texts.values()), decoded)
-    return drift_measures(model.profile, counts, LIMITS)

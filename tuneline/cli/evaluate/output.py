@@ -1,25 +1,19 @@
-"""How an evaluation on a file is shown: in the terminal, as a file of errors, as a page."""
+"""How an evaluation on a file is shown: in the terminal, and as a file of errors."""
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.cli.evaluate.file_evaluation import FileEvaluation
-from tuneline.evaluation.evaluation import plot_columns
 from tuneline.params import DataParams
-from tuneline.params.params_file import write
 from tuneline.predict.columns import cell_text
-from tuneline.results.figures import CURVES, draw_predictions
-from tuneline.results.largest_errors import curves_note, error_size
-from tuneline.results.predictions import Confusion, ReportedPredictions, largest_errors
-from tuneline.results.rendering import metric_names, render_report, tiles_of
+from tuneline.results.largest_errors import error_size
+from tuneline.results.rendering import metric_names
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.tasks.columns import decoded_predictions
 from tuneline.words.spreadsheet import free_names, harmless, write_csv
@@ -27,7 +21,7 @@ from tuneline.words.titles import title_of
 
 
 def print_evaluation(result: FileEvaluation) -> None:
-    """Print metrics with intervals, the verdict, the worst slice, drift, and what could not be computed."""
+    """Print metrics with intervals, the verdict, the worst slice, and what could not be computed."""
     console = Console(soft_wrap=True)
     console.print(_metrics_table(result))
     lines = list(map(str, result.verdict))
@@ -40,22 +34,13 @@ def print_evaluation(result: FileEvaluation) -> None:
             f" ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to {worst.high:.3f})."
         )
 
-    drifted = []
-    for measure in result.drift:
-        if measure.drifted:
-            drifted.append(f"{measure.name} {measure.value:.3g} (limit {measure.limit:g})")
-    if drifted:
-        lines.append(f"The texts drifted from the training data: {'; '.join(drifted)}.")
-    elif result.drift:
-        lines.append("No drift from the training data.")
-
     lines += result.notes
     for line in lines:
         console.print(Text(line))
 
 
 def _metrics_table(result: FileEvaluation) -> Table:
-    """Return the table of the metrics of the model and of the simple models."""
+    """Return the table of the metrics."""
     title = f"{result.model.name} on {result.file.path.name}, {result.evidence}"
     if result.file.left_out:
         title += f", {result.file.left_out:,} left out"
@@ -70,8 +55,6 @@ def _metrics_table(result: FileEvaluation) -> Table:
         if ends:
             interval = f"{ends.low:.4f} to {ends.high:.4f}"
         table.add_row(title_of(name), f"{result.metrics[name]:.4f}", interval)
-    for simple_title, value in result.simple.items():
-        table.add_row(f"{title_of(result.deciding.name)} of {simple_title}", f"{value:.4f}", "")
     return table
 
 
@@ -112,42 +95,3 @@ def write_errors(path: Path, result: FileEvaluation, data: DataParams) -> int:
             values.append([cell_text(task, value) for value in column.to_pylist()])
         write_csv(path, data, header, zip(*values, strict=True))
     return len(order)
-
-
-def write_page(path: Path, result: FileEvaluation) -> None:
-    """Write the page, from the templates of the report."""
-    predictions = result.predictions
-    file = result.file
-
-    # With the place in the file and the texts of the file, which are not in data/raw
-    errors = []
-    for error in largest_errors(predictions, None, ()):
-        texts = [(name, column[error.row].as_py()) for name, column in file.texts.items()]
-        errors.append(replace(error, row=file.positions[error.row].as_py(), texts=texts))
-
-    report = {field.name: getattr(result, field.name) for field in fields(result)}
-    report |= {
-        "title": f"{', '.join(file.texts)} → {file.label}",
-        "task": predictions.task,
-        "simple": result.simple,
-        "tiles": tiles_of(result.metrics, result.deciding.name),
-        "figures": draw(predictions),
-        "classes": predictions.classes,
-        "confusion": Confusion.of(predictions),
-        "curves_note": curves_note(predictions.task),
-        "errors": errors,
-        "about_errors": predictions.about_errors,
-        "behaviour": None,
-        "promises": None,
-    }
-    write(path, render_report(report, "evaluation.html.j2"))
-
-
-def draw(predictions: ReportedPredictions) -> dict[str, Markup]:
-    """Return the figures of predictions, by name."""
-    figures = {}
-    for name, columns in plot_columns(predictions).items():
-        points = next(iter(columns.values()))
-        if len(points):  # there is nothing to draw where the curve is not defined
-            figures[name] = CURVES[name](columns)
-    return figures | draw_predictions(predictions)

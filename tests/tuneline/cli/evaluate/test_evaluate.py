@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
@@ -24,12 +23,9 @@ from tests.project import GIT_IDENTITY
 from tests.runaway import TEXT, make_runaway
 from tests.small_pipeline import QUEUES
 from tuneline.analysis.clusters import cluster_texts
-from tuneline.analysis.drift import Distribution
 from tuneline.cli import app
 from tuneline.core.tables import write_numbers
-from tuneline.core.written_records import write_record
 from tuneline.predict.model_choice import ModelChoice
-from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.repository.dvc import folder_hash
 from tuneline.runtime.errors import InputError
 
@@ -95,9 +91,9 @@ def test_metrics_of_the_test_split_are_those_of_the_stage(task, long_text, proje
     of_stage, of_file = (
         json.loads(Path(path).read_text()) for path in ("metrics/evaluate.json", "fresh.json")
     )
-    assert of_file.keys() == of_stage.keys()
-    assert of_file == pytest.approx(of_stage, abs=2e-5)
-    assert {"majority_f1", "tfidf_f1"} <= of_file.keys() or {"mean_mse", "tfidf_mse"} <= of_file.keys()
+    common = of_file.keys() & of_stage.keys()
+    assert {"rows", "loss"} < common
+    assert [of_file[key] for key in common] == pytest.approx([of_stage[key] for key in common], abs=2e-5)
 
 
 def test_metrics_are_printed_with_intervals_verdict_and_what_is_unknown(project):
@@ -110,14 +106,8 @@ def test_metrics_are_printed_with_intervals_verdict_and_what_is_unknown(project)
         == next(line for line in lines(done) if line[0] == "Accuracy")[:2]
     )
     assert any(line[0] == "F1" and line[3] == "to" for line in lines(done))
-    assert any(line[:2] == ["Accuracy", "of"] and "TF-IDF" in line for line in lines(done))
     assert "The model predicts the same class for all 50 rows" in done.output
     assert "Worst slice: " in done.output
-    assert "There is no profile of the training data" in done.output
-    shutil.copy("data/raw/test.parquet", "data/raw/train.parquet")
-    other = run("fresh.csv")
-    assert "data/raw does not have the data of this model" in other.output
-    assert "TF-IDF" not in other.output
 
 
 def lines(done: Result) -> list[list[str]]:
@@ -175,14 +165,13 @@ def test_errors_as_csv_have_no_cell_and_no_name_that_a_spreadsheet_executes_and_
 
 def test_errors_of_a_regression_are_all_rows_the_largest_error_first(project):
     project("regression")
-    done = run("fresh.csv", "--errors", "errors.csv", "--html", "page.html")
+    done = run("fresh.csv", "--errors", "errors.csv")
     assert done.exit_code == 0, done.output
     errors = read_csv("errors.csv")
     sizes = [float(row["error"]) for row in errors]
     assert len(errors) == 50
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == pytest.approx(abs(float(errors[0]["label"]) - float(errors[0]["predicted"])), abs=1e-5)
-    assert "Largest errors" in Path("page.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -252,52 +241,6 @@ def test_labels_may_be_ids_and_columns_may_have_other_names(project):
     done = run("ids.csv", "--text", "Betreff", "--text", "Größe", "--label", "y", "--json", "ids.json")
     assert done.exit_code == 0, done.output
     assert json.loads(Path("ids.json").read_text()) == json.loads(Path("names.json").read_text())
-
-
-def test_slices_by_the_values_of_a_column_are_on_the_page(project):
-    project()
-    rows = [
-        row | {"shop": "<b>north</b>" if number % 3 else ""}
-        for number, row in enumerate(read_csv("fresh.csv"))
-    ]
-    write_csv("fresh.csv", rows)
-    done = run("fresh.csv", "--by", "shop", "--html", "page.html")
-    assert done.exit_code == 0, done.output
-    page = Path("page.html").read_text()
-    assert "by shop" in page
-    assert "&lt;b&gt;north&lt;/b&gt;" in page
-    assert "(none)" in page
-    assert "by length" in page
-    assert "by label" in page
-    assert "<b>north" not in page
-    assert page.count("<svg") == 4
-    assert "line " in page
-
-
-def test_drift_from_the_training_data_is_measured(project):
-    project()
-    rows = read_csv("fresh.csv") * 5
-    lengths = np.array([len(row["subject"]) + len(row["body"]) for row in rows])
-    labels, words = Distribution.of_classes(np.full(250, 2), 3), Words(hashes=[], known=0.0)
-    for counted, message in ((lengths, "length of texts, PSI"), (lengths + 500, "length of texts, PSI")):
-        train = SplitProfile(rows=250, labels=None, characters=Distribution.of_numbers(counted), words=words)
-        Path("reports/checks").mkdir(parents=True, exist_ok=True)
-        write_record(
-            Path("reports/checks/profile.json"), Profile(version=1, labels=QUEUES, splits={"train": train})
-        )
-        write_csv("fresh.csv", rows)
-        done = run("fresh.csv")
-        assert ("The texts drifted from the training data: " + message in done.output) == (
-            counted is not lengths
-        ), done.output
-        assert ("No drift from the training data." in done.output) == (counted is lengths)
-    write_record(
-        Path("reports/checks/profile.json"),
-        Profile(version=1, labels=QUEUES, splits={"train": train.model_copy(update={"labels": labels})}),
-    )
-    assert "predicted labels, PSI" in run("fresh.csv").output
-    write_csv("fresh.csv", rows[:50])
-    assert "50 rows are too few to measure drift" in run("fresh.csv").output
 
 
 def test_model_of_a_commit_or_in_production_is_evaluated_from_the_cache(project):
