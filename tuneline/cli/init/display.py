@@ -83,13 +83,8 @@ def _division_notes(plan: Plan) -> list[str]:
 
 
 def _limit_notes(plan: Plan, params: Params) -> list[str]:
-    """Return what is replaced, and which limits of the parameters matter."""
+    """Return what is replaced, and which splits are too small."""
     notes = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
-    if params.data.max_rows is not None:
-        notes.append(
-            f"! data.max_rows is {params.data.max_rows:,}: more rows of a split are not used. Set it to null"
-            " to use all."
-        )
     least = params.validate_.min_rows
     small = [split for split in SPLITS if plan.rows.splits[split] < least]
     if small:

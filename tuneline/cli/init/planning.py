@@ -92,7 +92,6 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
     notes += _repeated_texts(decision, columns, choices)
     if division is not None:
         notes += division_notes(division, group, columns, decision)
-    notes += _batch_notes(placement)
     return Plan(layout, placement, decision, division, columns, rows, notes)
 
 
@@ -135,19 +134,6 @@ def _repeated_texts(decision: ColumnChoice, columns: Mapping[str, Column], choic
         f"! {problem}: no model is right on them, and the check conflicting_labels will fail. Write each text"
         " once, such as with the label of most people."
     ]
-
-
-def _batch_notes(placement: Placement) -> list[str]:
-    """Return a note for each folder of batches, which the stage ``download`` reads after the file."""
-    notes = []
-    for spec in placement.specs.values():
-        folder = placement.folder / spec
-        if folder.is_dir() and any(folder.glob("[!.]*")):
-            notes.append(
-                f"! {folder}/ has batches (docs/your-data.md): they are read too, but the figures here are"
-                " those of the file alone."
-            )
-    return notes
 
 
 def is_current(plan: Plan, params: Params) -> bool:

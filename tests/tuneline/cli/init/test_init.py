@@ -116,7 +116,7 @@ def test_file_under_data_source_is_used_in_place(project, tickets):
     assert sum(map(len, downloaded().values())) == 40
 
 
-def test_batches_beside_a_file_are_kept_and_pointed_out(project, tickets):
+def test_batches_beside_a_file_are_kept(project, tickets):
     folder = project / "data/source/mine"
     (folder / "all").mkdir(parents=True)
     content = tickets.read_text()
@@ -129,7 +129,6 @@ def test_batches_beside_a_file_are_kept_and_pointed_out(project, tickets):
     )
     done = init(folder, "--force")
     assert done.exit_code == 0, done.output
-    assert "data/source/mine/all/ has batches" in done.output
     assert sum(map(len, downloaded().values())) == 43, "data.as_of was that of other data"
 
 
@@ -301,13 +300,6 @@ def test_file_without_a_complete_row_is_refused(project):
     done = init(project / "a.csv", "--text", "text", "--label", "label", "--force")
     assert done.exit_code == 1
     assert "no row has a text in 'text' and a label in 'label'" in done.output
-
-
-def test_limit_of_rows_of_a_quick_run_is_pointed_out(project, tickets):
-    (project / "params.yaml").write_text(
-        (project / "params.yaml").read_text().replace("max_rows: null", "max_rows: 500")
-    )
-    assert "data.max_rows is 500" in init(tickets, "--force").output
 
 
 def test_markup_in_a_text_is_shown_literally(project):
