@@ -12,12 +12,11 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.machine import threads
-from tuneline.model.batches import TokenizedRows
+from tuneline.model.batches import TokenizedRows, compute_outputs
 from tuneline.model.encoded_columns import Encoder, tokenized_rows
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer import load_tokenizer, long_text_beside
-from tuneline.model.torch_outputs import compute_outputs
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits

@@ -19,9 +19,8 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from stages.train.losses import check_label_params
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
-from tuneline.model.answers import document_tensor
 from tuneline.model.architectures import token_limit
-from tuneline.model.batches import TokenizedRows
+from tuneline.model.batches import TokenizedRows, document_tensor
 from tuneline.model.tokenized_splits import MappedSplit, TokenizedSplit
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams

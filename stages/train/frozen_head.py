@@ -22,10 +22,10 @@ from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from stages.train.state import EVALUATION_BATCH_SIZE
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
+from tuneline.model.batches import compute_outputs
 from tuneline.model.encoded_columns import pair_separators
 from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
 from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.model.torch_outputs import compute_outputs
 from tuneline.params import Params
 from tuneline.runtime.terminal import phase, progress, say
 from tuneline.tasks import Task

@@ -91,8 +91,8 @@ class FrozenEncoder:
         return np.concatenate(parts)
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
+        from tuneline.model.batches import compute_outputs
         from tuneline.model.frozen_classifier import mean_pooled
-        from tuneline.model.torch_outputs import compute_outputs
 
         # tokens
         max_length = self.tokenizer.model_max_length

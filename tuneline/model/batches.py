@@ -3,14 +3,64 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.model.answers import document_values
 from tuneline.model.long_text import Answer
-from tuneline.model.row_offsets import joined_ranges, row_offsets
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+def row_offsets(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return where each row begins in the values of all rows, and the end of the last; ``(rows + 1,)``."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def joined_ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the numbers of ranges that begin at ``starts``, one range after the other."""
+    # how far each range is from its place in the result, added to the places
+    places = row_offsets(lengths)
+    numbers: NDArray[np.int64] = np.repeat(starts - places[:-1], lengths) + np.arange(places[-1])
+    return numbers
+
+
+def document_values(
+    values: NDArray[np.float32], windows: NDArray[np.int64], answer: Answer | None
+) -> NDArray[np.float32]:
+    """Return the answers of documents, float32 ``(documents, outputs)``.
+
+    Args:
+        values: Logits or features of the windows, one document after the other; ``(windows, outputs)``.
+        windows: Number of windows of each document, at least 1; ``(documents,)``.
+        answer: Mean, or maximum of each output; ``None``: each document is one window.
+    """
+    if answer is None:
+        return values
+    starts = np.cumsum(windows) - windows
+    result: NDArray[np.float32]
+    if answer == "max":
+        result = np.maximum.reduceat(values, starts, axis=0)
+    else:
+        result = np.add.reduceat(values, starts, axis=0)
+        result /= windows[:, np.newaxis]
+    return result
+
+
+def document_tensor(values: "Tensor", windows: NDArray[np.int64], answer: Answer | None) -> "Tensor":
+    """Return the same as ``document_values``, with gradients to all windows."""
+    import torch
+
+    if answer is None or not len(windows):
+        return values
+    answers = []
+    for document in values.split(windows.tolist()):  # type: ignore[no-untyped-call]
+        part: Any = document
+        answers.append(part.amax(dim=0) if answer == "max" else part.mean(dim=0))
+    return torch.stack(answers)
 
 
 @dataclass(frozen=True)
@@ -243,3 +293,41 @@ def _row_bar(total: int, title: str | None) -> Iterator[Callable[[int], Any]]:
 
     with tqdm(total=total, desc=title, unit="row", disable=None) as bar:
         yield bar.update
+
+
+def compute_outputs(
+    model: "Callable[[dict[str, Tensor]], Tensor]",
+    rows: TokenizedRows,
+    out: NDArray[np.float32],
+    *,
+    pad_token_id: int,
+    device: "torch.device",
+    batch_size: int,
+    title: str | None = None,
+) -> NDArray[np.float32]:
+    """Compute the outputs of rows without gradients, with rows of similar length in one batch.
+
+    Args:
+        model: Returns the outputs of a batch, of shape ``(batch, outputs)``, from its inputs by name, int64
+            of shape ``(batch, tokens)`` on the device.
+        rows: The rows. A row in several windows gets one answer from the outputs of its windows.
+        out: Array for the outputs, float32 ``(rows, outputs)``; it may be mapped to a file.
+        pad_token_id: Value of ``input_ids`` where a row has no token.
+        device: Device of the model.
+        batch_size: Rows of a batch at most, or windows of its rows.
+        title: Title of a progress bar; ``None`` for no bar.
+
+    Returns:
+        ``out``, with the outputs in the order of the rows.
+    """
+    import torch
+
+    def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
+        inputs = {}
+        for name, padded in rows.pad(batch, pad_token_id).items():
+            inputs[name] = torch.from_numpy(padded).to(device)
+        values: NDArray[np.float32] = model(inputs).float().cpu().numpy()
+        return rows.answers(values, batch)
+
+    with torch.inference_mode():
+        return compute_by_length(compute, rows.lengths, batch_size, out, title, windows=rows.window_counts)

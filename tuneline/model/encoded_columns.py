@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
-from tuneline.model.batches import RowWindows, TokenizedRows
+from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
 from tuneline.model.encoding import EncodingError, InputEncoder, ModelInputs, Texts, flat_array
 from tuneline.model.long_text import Answer, LongText
-from tuneline.model.row_offsets import row_offsets
 
 ENCODED_AT_A_TIME = 2_000
 """Rows per call of the Rust tokenizer.

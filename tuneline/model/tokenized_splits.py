@@ -24,9 +24,8 @@ from tuneline.core.tables import (
     input_columns,
     numpy_values,
 )
-from tuneline.model.batches import RowWindows, TokenizedRows
+from tuneline.model.batches import RowWindows, TokenizedRows, joined_ranges, row_offsets
 from tuneline.model.long_text import Answer
-from tuneline.model.row_offsets import joined_ranges, row_offsets
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.locks import locked
 from tuneline.runtime.terminal import progress

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tuneline.decisions.rule import AnswerRule, CostRule
-from tuneline.model.batches import RowWindows, TokenizedRows
+from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
 from tuneline.model.encoding import InputEncoder, flat_array
 from tuneline.model.long_text import LongText
-from tuneline.model.row_offsets import row_offsets
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import (
     EXPORT_RECORD,

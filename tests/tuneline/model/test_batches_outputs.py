@@ -1,8 +1,7 @@
 import numpy as np
 import torch
 
-from tuneline.model.batches import RowWindows, TokenizedRows
-from tuneline.model.torch_outputs import compute_outputs
+from tuneline.model.batches import RowWindows, TokenizedRows, compute_outputs
 
 VALUES = {"input_ids": np.array([5, 6, 7, 8, 9, 1], np.int32), "attention_mask": np.ones(6, np.int8)}
 OFFSETS = np.array([0, 3, 4, 6])

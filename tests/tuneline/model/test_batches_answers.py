@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneline.model.answers import document_tensor, document_values
+from tuneline.model.batches import document_tensor, document_values
 
 VALUES = np.array([[1, 8], [3, 2], [5, 5], [0, 4], [2, 1], [4, 1]], dtype=np.float32)
 WINDOWS = np.array([2, 1, 3])
