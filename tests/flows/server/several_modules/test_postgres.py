@@ -32,9 +32,8 @@ def test_train_on_a_server_with_postgresql(tmp_path, toy, homes):
         run = served.submit("train/train-on-demand", toy.root, overrides=["train.steps=7"])
         ended = served.wait(run)
         assert ended.state.name == "Completed", served.said(run)
-        assert rows(address, "select name, state_name from flow_run where state_type <> 'SCHEDULED'") == [
-            (ended.name, "Completed")
-        ]
+        # Runs of the schedule may have begun meanwhile.
+        assert (ended.name, "Completed") in rows(address, "select name, state_name from flow_run")
         stages = {name for (name,) in rows(address, "select name from task_run")}
         assert {"prepare", "train", "gate", "promote"} <= stages
         said = {message for (message,) in rows(address, "select message from log")}
