@@ -98,7 +98,7 @@ def test_startup_says_that_the_checkpoint_is_frozen_and_what_is_fitted(project):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_second_run_and_two_processes_give_the_same_bytes(tmp_path, data, project, processes):
-    again = prepared(tmp_path, data, launch="cpu" if processes == 1 else "multi-gpu")
+    again = prepared(tmp_path, data, launch="cpu" if processes == 1 else "auto")
     assert launcher.run(again, processes, {"OMP_NUM_THREADS": torch.get_num_threads()}) == [0] * processes, (
         launcher.output(again)
     )

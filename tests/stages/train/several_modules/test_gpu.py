@@ -83,7 +83,7 @@ def test_explicit_cpu_leaves_the_gpu_alone(project):
 
 
 def test_run_on_a_gpu_resumes_after_a_signal(project):
-    settings = {"launch": "gpu", "epochs": 60, "checkpoint_every_steps": 5}
+    settings = {"launch": "auto", "epochs": 60, "checkpoint_every_steps": 5}
     process = start(project, **settings)
     launcher.wait_for(project / "checkpoints", "step-00000010")
     process.send_signal(signal.SIGTERM)

@@ -97,7 +97,7 @@ def prepared(folder, data, launch="cpu", **train):
 @pytest.mark.slow
 def test_two_processes_have_the_loss_curve_and_predictions_of_one(tmp_path_factory, data):
     one = prepared(tmp_path_factory.mktemp("one"), data)
-    two = prepared(tmp_path_factory.mktemp("two"), data, "multi-gpu")
+    two = prepared(tmp_path_factory.mktemp("two"), data, "auto")
     assert launcher.run(one) == [0], launcher.output(one)
     assert launcher.run(two, 2) == [0, 0], launcher.output(two)
     curves = [launcher.curve(project) for project in (two, one)]
