@@ -212,7 +212,6 @@ class Results:
             model=str(self.model.folder),
             folder=str(self.outbox.scratch),
             keep=list(columns),
-            bad_rows=self.scoring.bad_rows,
             max_bad_share=self.scoring.max_bad_share,
         )
 

@@ -8,7 +8,6 @@ next training starts when the last process of the one before has ended, however 
 """
 
 import contextlib
-import datetime
 import os
 import re
 import socket
@@ -140,17 +139,14 @@ def _try_lock(file: int) -> bool:
 
 
 TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]
-Days = Annotated[int, Field(ge=1)]
 Override = Annotated[str, Field(pattern=r"^(\+{1,2}|~)?[A-Za-z_][\w./@]*(=.*)?$")]
 
 
 @flow(name="train", persist_result=False)
-def train(  # noqa: PLR0917 - Prefect calls it by name
+def train(
     ref: Ref | None = None,
     task: TaskName | None = None,
     overrides: list[Override] | None = None,
-    as_of: datetime.date | None = None,
-    last_days: Days | None = None,
     push: bool | None = None,
     promote: bool = True,
 ) -> State[Any]:
@@ -162,8 +158,6 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
         task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
         overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are
             refused.
-        as_of: Train on the batches up to this date, as in `data.as_of`: a training of that day is repeated.
-        last_days: Train on the batches of the last days, as in `data.last_days`.
         push: Push the result (weights: if promoted) to the DVC remote, commit and tags to git remote
             `origin`; default: `training.push`.
         promote: Put the model into production if it is better than the one there.
@@ -182,10 +176,6 @@ def train(  # noqa: PLR0917 - Prefect calls it by name
     if task:
         parameters.append(f"task={task}")
     parameters += overrides or []
-    if as_of is not None:
-        parameters.append(f"data.as_of={as_of}")
-    if last_days is not None:
-        parameters.append(f"data.last_days={last_days}")
 
     name = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
     with isolated(repository, name, ref or settings.training.ref, tuple(parameters)) as checkout:
@@ -206,7 +196,7 @@ def _run(
     with machine_training_lock(settings.training.one_per) as machine:
         # Programs inherit the locks: the next training starts when the last of them has ended.
         locks = [checkout.lock, *machine.descriptors]
-        programs = Programs(checkout.path, checkout.name, settings.training.environment, locks=locks)
+        programs = Programs(checkout.path, checkout.name, locks=locks)
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         for stage in prepare(pipeline, checkout, registry, stage_of_registry).stages:
             if stage == STAGE:

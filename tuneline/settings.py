@@ -13,8 +13,6 @@ from pydantic import Field, ValidationError, model_validator
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.loading import describe_error, require_mapping
 from tuneline.params.section import Positive, PositiveFloat, Rate, Section
-from tuneline.readers.files import ADDRESSES
-from tuneline.readers.rows import MAX_SHARE
 from tuneline.runtime.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
@@ -76,19 +74,6 @@ class Training(Section):
 
     ``gpu``: on each GPU in ``CUDA_VISIBLE_DEVICES`` of the worker. ``null``: no limit.
     """
-    addresses: list[Annotated[str, Field(pattern=r"^[a-z0-9+.-]+:/\S*/$")]] | None = None
-    """Prefixes of the addresses that ``data.path`` of a run may name: ``[s3://bucket/tickets/]``.
-
-    ``null``: all object stores; no ``file://`` and no ``http://``.
-    """
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Environment variables by which the stages learn ``addresses``."""
-        environment = {}
-        if self.addresses is not None:
-            environment[ADDRESSES] = " ".join(self.addresses)
-        return environment
 
 
 class PromotionPolicy(Section):
@@ -161,13 +146,11 @@ class Scoring(Section):
     """An input is moved here when its result is complete. On the file system of the inbox."""
     keep: list[str] = []
     """Input columns that are copied to the output."""
-    bad_rows: Literal["stop", "skip"] = "stop"
-    """A row that cannot be read or has no text.
+    max_bad_share: Rate = 0.0
+    """Fraction of the rows of a file that may be left out, because they cannot be read or have no text.
 
-    ``stop``: the file is refused. ``skip``: the row is left out.
+    A file with more is refused; with 0, a file with any.
     """
-    max_bad_share: Rate = MAX_SHARE
-    """skip: a file with a larger fraction of bad rows is refused."""
     settle_seconds: Duration = 10
     """A file that came or changed more recently is scored by the next run."""
     drift: DriftSettings = DriftSettings()

@@ -218,7 +218,7 @@ class BatchColumns:
         by = data.split.column if data.split else None
         if by == data.label_column or by in texts:
             by = None
-        policy = BadRowPolicy(data.bad_rows, data.max_bad_share)
+        policy = BadRowPolicy(data.max_bad_share)
         return cls(texts, data.label_column, unnamed_task(data.task), by, policy, data.label_sets)
 
     @property
@@ -232,10 +232,8 @@ class BatchColumns:
 
     def labelled(self) -> LabelledColumns:
         """Return the columns that are read of a file with new rows."""
-        others = {self.by: "data.split.by"} if self.by else {}
-        return LabelledColumns(
-            self.texts, self.label, self.task, others, sparse=True, policy=self.policy, sets=self.sets
-        )
+        others = [self.by] if self.by else []
+        return LabelledColumns(self.texts, self.label, self.task, others, policy=self.policy, sets=self.sets)
 
     def named(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return the columns of a batch of ``labelled_rows`` by the names of the user."""
@@ -414,8 +412,8 @@ def class_names(data: DataParams, classes: frozenset[str]) -> dict[str, str]:
     These are the classes of ``data.label_names``, by name or id, else the classes that the data has.
     """
     if not data.label_names:
-        if data.label_sets is not None and data.label_sets.names is not None:
-            classes = frozenset(data.label_sets.names)  # also one that no row has
+        if data.label_sets is not None and data.label_sets.columns is not None:
+            classes = frozenset(data.label_sets.columns)  # also one that no row has
         return {label: label for label in classes}
 
     by_id: dict[str, str] = {}

@@ -27,7 +27,7 @@ from tuneline.paths import PARAMS, PREDICTIONS, RAW, REPORTS, SOURCE, VALIDATION
 from tuneline.predictions.files import read_predictions
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
-from tuneline.readers.rows import BadRowPolicy, BadRows
+from tuneline.readers.rows import LEAVE_OUT, BadRows
 from tuneline.readers.tables import open_table
 from tuneline.repository.dvc import read_lock
 from tuneline.repository.git import ArtifactError, lock_at
@@ -179,7 +179,7 @@ def _predicted(
     for rows in SplitReader.open(root / RAW, split, made_by="download").paths:
         target = root / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
         command = ["tuneline", "predict", str(rows)]
-        command += ["--model", str(model.folder), "--output", str(target), "--bad-rows", "stop", "--plain"]
+        command += ["--model", str(model.folder), "--output", str(target), "--plain"]
         message = f"Predicting {rows.name} with {production.name}"
         pipeline.programs.run(command, message, pipeline.on_line)
         column = task.prediction_column
@@ -320,7 +320,7 @@ def column_of_rows(root: Path, split: str, column: str) -> NDArray[Any]:
 
 def _column_of_file(path: Path, data: DataParams, column: str) -> Iterator[tuple[int, str]]:
     """Yield the key of the texts of each row of a file, and its value of a column."""
-    policy = BadRowPolicy("skip", 1.0)  # stage download has decided about bad rows
+    policy = LEAVE_OUT  # stage download has decided about bad rows
     texts = tuple(data.text_columns)
     columns = LabelledColumns(
         texts,
@@ -328,7 +328,6 @@ def _column_of_file(path: Path, data: DataParams, column: str) -> Iterator[tuple
         unnamed_task(data.task),
         {column: "promotion.guards"},
         optional=(column,),
-        sparse=True,
         policy=policy,
         sets=data.label_sets,
     )

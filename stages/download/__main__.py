@@ -24,9 +24,7 @@ import pyarrow.parquet as pq
 from stages.download.corrector import Corrector
 from stages.download.files import Files
 from stages.download.hub import Hub
-from stages.download.label_encoding import LabelEncoder
-from stages.download.raw_splits import RawWriter, remove_classes
-from stages.download.row_selection import RowSelection, divide_train
+from stages.download.raw_splits import LabelEncoder, RawWriter, RowSelection, divide_train, remove_classes
 from stages.download.sample import SampleSource
 from stages.download.source import (
     SkippedRows,
@@ -163,15 +161,13 @@ def read_splits(
         path = staging / f"{len(staged)}.parquet"
         skipped_before = skipped.count
         source_split = source.read(name, columns)
-        staged[name] = stage_split(source_split, columns, path, params.data, partial(skipped.add, name))
+        staged[name] = stage_split(source_split, columns, path, partial(skipped.add, name))
         check_rows(staged[name], columns)
 
         message = f"download: {staged[name].name}: {staged[name].rows:,} rows"
         bad = skipped.count - skipped_before
-        if bad == 1:
-            message += f", 1 bad row left out: {SKIPPED}"
-        elif bad:
-            message += f", {bad:,} bad rows left out: {SKIPPED}"
+        if bad:
+            message += f"; bad rows left out: {bad:,}, in {SKIPPED}"
         say(message)
     return staged
 
@@ -185,20 +181,16 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
         grouped: True if the rows are divided; then the column that decides is among them.
     """
     data = params.data
-    others = {}
+    others = []
     if grouped and data.split is not None and data.split.column is not None:
-        others[data.split.column] = data.split.column_key
-    optional = []
-    if label_optional:
-        optional.append(data.label_column)
+        others.append(data.split.column)
     return LabelledColumns(
         tuple(data.text_columns),
         data.label_column,
         task=unnamed_task(data.task),
         others=others,
-        optional=optional,
-        sparse=data.bad_rows == "skip",
-        policy=BadRowPolicy(data.bad_rows, data.max_bad_share),
+        optional=[data.label_column] if label_optional else [],
+        policy=BadRowPolicy(data.max_bad_share),
         sets=data.label_sets,
     )
 

@@ -162,10 +162,7 @@ class Corrector:
         unmatched = ~self._found
         stale = self._differs & ~self._applied
         done = self._found & ~self._applied & ~self._differs
-        lost = (
-            "The source has lost these rows or changed their texts, or data.max_rows, data.as_of or"
-            " data.last_days leaves them out."
-        )
+        lost = "The source has lost these rows or changed their texts, or data.max_rows leaves them out."
         changed = "Their rows have another label now than the one that was corrected."
         remove = "The source has these labels by now: remove the lines."
         _warn(label_file(), unmatched, "match no row of this data", lost)

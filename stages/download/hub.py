@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.download.source import SourceFile, SourceSplit
+from stages.download.source import SourceSplit
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
 from tuneline.readers.rows import BadRows, nearest
@@ -69,8 +69,10 @@ class Hub:
             )
         data = self.data[split]
         name = f"{self.label}, split {split}"
-        names = list(columns.check(data.column_names, name))
-        classes = columns.label_names
+        names = columns.check(data.column_names, name)
+        classes = None
+        if columns.label_columns != (columns.label,):
+            classes = columns.label_columns
         feature = data.features.get(columns.label)
         while hasattr(feature, "feature"):  # a list
             feature = feature.feature
@@ -81,7 +83,7 @@ class Hub:
         bad = BadRows(name, "row", columns.policy)
         tables = data.select_columns(names).with_format("arrow").iter(batch_size=ROW_GROUP)
         batches = ValueBatch.numbered(_batches_of(tables))
-        return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad, classes), classes))
+        return SourceSplit(name, [(bad, labelled_batches(batches, columns, bad, classes))], classes)
 
     def provenance(self, _rows: Mapping[str, int], /) -> dict[str, Any]:
         """Return the data set and the commit that was read."""

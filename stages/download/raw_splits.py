@@ -1,10 +1,15 @@
-"""Files of ``data/raw``, from the staged splits: complete and corrected rows, at most ``data.max_rows``."""
+"""The splits of the pipeline: which rows of the source they have, and their files in ``data/raw``.
+
+A split has slices of the source, divided by ``data.split``; of these the complete and corrected rows, at most
+``data.max_rows``, with labels as ids.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +17,211 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stages.download.corrector import Corrector
-from stages.download.label_encoding import LabelEncoder
-from stages.download.row_selection import RowSelection, sample_rows
-from stages.download.source import GROUP, INDEX, StagedSplit
+from stages.download.source import GROUP, INDEX, SourceSlice, StagedSplit
 from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
-from tuneline.analysis.splitting import row_hashes
+from tuneline.analysis.splitting import assign_splits, row_hashes, strata
 from tuneline.analysis.text import Keys
 from tuneline.core.tables import LABELS, ROW_GROUP, numpy_values, rebatch, write_batches
+from tuneline.params import Params
+from tuneline.params.data import DataParams, SplitParams
+from tuneline.paths import SPLITS
+from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress
 from tuneline.runtime.wording import listed
-from tuneline.tasks import Task
-from tuneline.tasks.columns import array_of, column_of
+from tuneline.tasks import Task, unnamed_task
+from tuneline.tasks.columns import array_of, column_of, label_type, observed_classes, stored_labels
 from tuneline.tasks.schemas import raw_schema
 from tuneline.tasks.task import UNLABELLED
+
+
+@dataclass(frozen=True)
+class RowSelection:
+    """The rows of a split of the pipeline: slices of the source, and a mask of their rows (``None``: all)."""
+
+    slices: list[SourceSlice]
+    members: NDArray[np.bool_] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        if self.members is not None:
+            return int(self.members.sum())
+        return sum(part.stop - part.start for part in self.slices)
+
+    def batches(self, staged: Mapping[str, StagedSplit]) -> Iterator[tuple[StagedSplit, pa.RecordBatch]]:
+        """Yield the rows, each batch with the split of the source that it comes from."""
+        first = 0
+        for part in self.slices:
+            source = staged[part.source]
+            for batch in source.batches(part.start, part.stop):
+                last = first + batch.num_rows
+                if self.members is None:
+                    yield source, batch
+                else:
+                    yield source, batch.filter(pa.array(self.members[first:last]))
+                first = last
+
+
+def divide_train(
+    params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]
+) -> tuple[dict[str, RowSelection], int]:
+    """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train.
+
+    Returns:
+        The rows of train and of each split that is taken from it, and the number of rows without a value in
+        ``data.split.by``.
+    """
+    split = params.data.split
+    whole = RowSelection(slices)
+    if split is None:
+        return {"train": whole}, 0
+    if split.by_time is not None:
+        parts = _parts_by_time(split, whole, staged)
+        return _selections(params, slices, parts), 0
+    rows = []
+    labels = []
+    ungrouped = 0
+    for _, batch in whole.batches(staged):
+        texts = batch.columns[: len(params.data.text_columns)]
+        groups = None
+        if split.by is not None:
+            groups = batch[GROUP]
+            ungrouped += groups.null_count
+        rows.append(row_hashes(texts, groups, params.seed))
+        labels.append(batch[LABEL])
+
+    row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
+    parts = assign_splits(np.concatenate(rows), row_strata, split)
+    return _selections(params, slices, parts), ungrouped
+
+
+def _selections(
+    params: Params, slices: list[SourceSlice], parts: NDArray[np.int8]
+) -> dict[str, RowSelection]:
+    """Return the rows of each split, given the split of each row."""
+    selections = {}
+    for name in ("train", *params.data.divided):
+        selections[name] = RowSelection(slices, parts == SPLITS.index(name))
+    return selections
+
+
+def _parts_by_time(
+    split: SplitParams, whole: RowSelection, staged: Mapping[str, StagedSplit]
+) -> NDArray[np.int8]:
+    """Return the split of each row by its time, as an index into ``SPLITS``.
+
+    Raises:
+        DataError: A complete row has no time, or the day may be the month.
+    """
+    from tuneline.analysis.time_splitting import split_by_time
+
+    texts = []
+    complete = []
+    for source, batch in whole.batches(staged):
+        texts.append(batch[GROUP])
+        complete.append(source.complete(batch))
+
+    def place(row: int) -> str:
+        for source, batch in whole.batches(staged):
+            if row < batch.num_rows:
+                return source.place(batch, row)
+            row -= batch.num_rows
+        raise IndexError(row)
+
+    is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
+    return split_by_time(pa.concat_arrays(texts), is_complete, split, place)
+
+
+def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
+    """Return sorted row numbers: all of them, or ``at_most`` drawn without replacement."""
+    if at_most is None or at_most >= rows:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(seed).choice(rows, at_most, replace=False, shuffle=False))
+
+
+MANY = 1_000
+"""More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
+
+
+@dataclass(frozen=True)
+class LabelEncoder:
+    """Converts the labels of the source to ids.
+
+    Attributes:
+        labels: The task with its classes.
+        written: How the batches of the source write each class: by its name, a whole number without decimals,
+            or by its id where only ``data.label_names`` names the classes.
+    """
+
+    labels: Task
+    written: tuple[str, ...]
+
+    @classmethod
+    def of(cls, staged: Mapping[str, StagedSplit], train: RowSelection, data: DataParams) -> Self:
+        """Return the encoder of a regression or of the classes.
+
+        The classes are ``data.label_names``, else the ones that the source declares, else the sorted labels
+        of train.
+
+        Raises:
+            DataError: The train split has fewer than two classes, or nearly as many as rows.
+        """
+        unnamed = unnamed_task(data.task)
+        if not unnamed.has_classes:
+            return cls(unnamed, ())
+
+        observed = _observed(unnamed, train.batches(staged))
+        declared = staged[train.slices[0].source].label_names
+        names = tuple(data.label_names or declared or _sorted(observed))
+        written = written_classes(names, observed if data.label_names else ())
+        return cls(unnamed.of_outputs(names), written)
+
+    def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
+        """Return the labels of a batch for ``data/raw``, of the type of the task.
+
+        A missing label is null, and -1 in a split without any labels. The id of an unknown label is -1, too.
+        """
+        if not labelled:
+            kind = label_type(self.labels)
+            missing = [UNLABELLED] if pa.types.is_list(kind) else UNLABELLED
+            return pa.array([missing] * batch.num_rows, kind)
+        return stored_labels(self.labels, batch[LABEL], self.written)
+
+
+def _sorted(names: Collection[str]) -> list[str]:
+    """Return class names in the order of their ids: whole numbers as numbers, so that '2' is before '10'."""
+    if all(name.removeprefix("-").isdecimal() and name.isascii() for name in names):
+        return sorted(names, key=int)
+    return sorted(names)
+
+
+def _observed(task: Task, train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
+    """Return the distinct labels of train."""
+    observed: set[str] = set()
+    rows = 0
+    for split, batch in train:
+        observed |= observed_classes(task, batch[LABEL])
+        rows += batch.num_rows
+        # Checked in the loop: a column of texts would fill the memory with distinct labels.
+        if len(observed) > MANY and 2 * len(observed) > rows:
+            raise DataError(
+                f"{split.name}: {len(observed):,} distinct labels in {rows:,} rows.",
+                "Check that data.label_column names the label column; to predict numbers, set data.task to"
+                " regression.",
+            )
+    if len(observed) < 2:
+        only = "no label"
+        if observed:
+            only = f"only the label {observed.pop()!r}"
+        raise DataError(
+            f"The train split has {only}.",
+            "A classification needs at least two classes; check data.splits and data.label_column.",
+        )
+    return observed
+
 
 GROUP_KEY = "\0group"
 """Column with the hash of a row's group; no column of a file has this name."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from stages.download.source import SourceFile, SourceSplit
+from stages.download.source import SourceSplit
 from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import SampleParams
 from tuneline.paths import SPLITS
@@ -80,8 +80,8 @@ class SampleSource:
                 "data.task: the sample's labels are classes, not numbers.", "Set data.task to classification."
             )
         bad = BadRows(f"sample, split {split}", "row", columns.policy)
-        batches = ValueBatch.numbered(self._batches(split))
-        return SourceSplit.of(SourceFile(bad, labelled_batches(batches, columns, bad), QUEUES))
+        batches = labelled_batches(ValueBatch.numbered(self._batches(split)), columns, bad)
+        return SourceSplit(bad.name, [(bad, batches)], QUEUES)
 
     def _batches(self, split: str) -> Iterator[pa.RecordBatch]:
         rows = split_rows(self.params.rows)[split]

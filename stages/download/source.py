@@ -12,23 +12,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages.download.unlabelled import has_labels
 from tuneline.core.tables import ROW_GROUP, rebatch, write_batches
-from tuneline.params.data import DataParams
-from tuneline.readers.bad_values import BadValues
-from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text
-from tuneline.readers.rows import MB, PARAMETERS, BadRows, RowProblem, too_large
+from tuneline.readers.labelled import LABEL, POSITION, BadValues, LabelledColumns, has_text
+from tuneline.readers.rows import LARGEST_ROW_GROUP, MB, BadRows, RowProblem
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress
+from tuneline.tasks import Task
+from tuneline.tasks.columns import staged_type
+from tuneline.tasks.task import UNLABELLED
 
 GROUP = "other_0"
 """Column of a source's batches with ``data.split.by`` or ``by_time``, where one is read."""
@@ -37,43 +38,19 @@ HAS_TEXT = "has_text"
 HINT = "Fill it in."
 
 
-@dataclass(frozen=True)
-class SourceFile:
-    """One file of a split, or a whole split where it is no file.
+class SourceSplit(NamedTuple):
+    """One split of a source.
 
     Attributes:
-        bad: Path of the file, or data set and split, for messages; what ``position`` counts, from 1: ``line``
-            in a text file, ``row`` elsewhere; and the bad rows that were met so far.
-        batches: The rows, of ``LabelledColumns.schema``. Reading them adds to ``bad``.
-        label_names: Classes that the file declares; ``None`` if it declares none.
-    """
-
-    bad: BadRows
-    batches: Iterator[pa.RecordBatch]
-    label_names: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class SourceSplit:
-    """One split of a source: its file, or its folder of files, and the files in the order of their rows.
-
-    The first declares the classes.
+        name: Its file or folder of files, for messages.
+        files: The files in the order of their rows, or a whole split where it is no file: the bad rows that
+            are met in it, and its rows of ``LabelledColumns.schema``.
+        label_names: Classes that the first file declares; ``None`` if it declares none.
     """
 
     name: str
-    files: Sequence[SourceFile]
-
-    @classmethod
-    def of(cls, file: SourceFile) -> Self:
-        """Return a split of one file."""
-        return cls(file.bad.name, [file])
-
-
-class Origin(NamedTuple):
-    """Where rows of a staged split come from: the ``idx`` of the first row of a file, and its bad rows."""
-
-    first: int
-    bad: BadRows
+    files: Sequence[tuple[BadRows, Iterator[pa.RecordBatch]]]
+    label_names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,13 +58,14 @@ class StagedSplit:
     """The copy of a split of the source.
 
     Attributes:
+        origins: Of each file the ``idx`` of its first row, and its bad rows.
         path: A Parquet file: ``LabelledColumns.schema``, ``idx``, the row number from 0, and ``has_text``.
         labelled: True if any label is neither null nor -1; of sets of names, if any has a name.
         gaps: True if any row has no text or a null for its label.
     """
 
     name: str
-    origins: Sequence[Origin]
+    origins: Sequence[tuple[int, BadRows]]
     label_names: tuple[str, ...] | None
     path: Path
     rows: int
@@ -98,17 +76,14 @@ class StagedSplit:
     def file_rows(self) -> dict[str, int]:
         """Number of rows of each file of the source, by its name."""
         # A file ends where the next one begins.
-        ends = [origin.first for origin in self.origins[1:]]
+        ends = [first for first, _ in self.origins[1:]]
         ends.append(self.rows)
-        rows = {}
-        for origin, end in zip(self.origins, ends, strict=True):
-            rows[origin.bad.name] = end - origin.first
-        return rows
+        return {bad.name: end - first for (first, bad), end in zip(self.origins, ends, strict=True)}
 
     def file(self, index: int) -> BadRows:
         """Return the bad rows of the file that the row of this ``idx`` is from."""
-        position = bisect_right(self.origins, index, key=lambda origin: origin.first) - 1
-        return self.origins[position].bad
+        position = bisect_right(self.origins, index, key=itemgetter(0)) - 1
+        return self.origins[position][1]
 
     def place(self, batch: pa.RecordBatch, row: int) -> str:
         """Return where a row of a batch is: its file, and its line or row there."""
@@ -140,29 +115,35 @@ class StagedSplit:
 OnSkip = Callable[[BadRows, RowProblem], None]
 
 
-def stage_split(
-    split: SourceSplit, columns: LabelledColumns, path: Path, params: DataParams, on_skip: OnSkip
-) -> StagedSplit:
+def has_labels(task: Task, labels: pa.Array) -> bool:
+    """Return True if any row has a label: -1 and null are none.
+
+    The empty set is a label beside others, but rows that are to be labelled have an empty column, too.
+    """
+    if pa.types.is_list(labels.type):
+        return len(labels.flatten()) > 0
+    unlabelled = pa.scalar(UNLABELLED).cast(staged_type(task))
+    return bool(pc.any(pc.not_equal(labels, unlabelled)).as_py())
+
+
+def stage_split(split: SourceSplit, columns: LabelledColumns, path: Path, on_skip: OnSkip) -> StagedSplit:
     """Copy a split of the source.
 
-    Rows that cannot be read are left out; rows without text or label are only marked. Too large rows are
-    refused, and bad ones as ``data.bad_rows`` says.
+    Rows that cannot be read are left out, or are an error; rows without text or label are only marked.
 
     Args:
         split: The split of the source.
         columns: Columns to read.
         path: Parquet file to write.
-        params: Section ``data``.
         on_skip: Called with each row that is left out, and the bad rows of its file.
     """
     # schema of the copy
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = columns.schema.append(pa.field(INDEX, pa.int64(), nullable=False))
     schema = schema.append(pa.field(HAS_TEXT, pa.bool_()))
-    limit = params.files.max_row_group_mb
 
     # what is known only when all rows were read
-    origins: list[Origin] = []
+    origins: list[tuple[int, BadRows]] = []
     rows = 0
     labelled = False
     gaps = False
@@ -171,36 +152,34 @@ def stage_split(
         """Yield all rows with their numbers, and note what is known of the split only at its end."""
         nonlocal rows, labelled, gaps
         size = 0
-        for file in split.files:
-            origins.append(Origin(rows, file.bad))
-            file.bad.on_skip = partial(on_skip, file.bad)
-            with progress(f"download: {file.bad.name}") as step:
-                for batch in file.batches:
-                    # The rows that will be in memory together: the rows of this batch, and the rows before
-                    # it in the same row group.
+        for bad, batches in split.files:
+            origins.append((rows, bad))
+            bad.on_skip = partial(on_skip, bad)
+            with progress(f"download: {bad.name}") as step:
+                for batch in batches:
+                    # The rows that will be in memory together: those of this batch, and those before it in
+                    # the same row group.
                     if 0 < rows % ROW_GROUP <= ROW_GROUP - batch.num_rows:
                         size += batch.nbytes
                     else:
                         size = batch.nbytes
-                    if size > limit * MB:
-                        raise too_large(
-                            f"{file.bad.name}, before {file.bad.unit} {batch[POSITION][-1].as_py():,}",
-                            f"up to {ROW_GROUP:,} rows take more",
-                            f"{limit:,} MB",
-                            PARAMETERS.row_group,
+                    if size > LARGEST_ROW_GROUP:
+                        where = f"{bad.name}, before {bad.unit} {batch[POSITION][-1].as_py():,}"
+                        limit = f"{LARGEST_ROW_GROUP // MB:,} MB"
+                        raise DataError(
+                            f"{where}: up to {ROW_GROUP:,} rows take more than {limit}.", "Cut them."
                         )
 
                     filled = has_text(batch.columns[: len(columns.texts)])
                     labelled = labelled or has_labels(columns.task, batch[LABEL])
                     gaps = gaps or bool(batch[LABEL].null_count) or not pc.all(filled).as_py()
-
                     index = pa.array(np.arange(rows, rows + batch.num_rows))
                     rows += batch.num_rows
                     yield pa.record_batch([*batch.columns, index, filled], schema=schema)
                     step.advance(batch.num_rows)
 
     write_batches(path, schema, rebatch(numbered(), schema))
-    return StagedSplit(split.name, origins, split.files[0].label_names, path, rows, labelled, gaps)
+    return StagedSplit(split.name, origins, split.label_names, path, rows, labelled, gaps)
 
 
 SCHEMA = pa.schema(
@@ -287,8 +266,8 @@ def check_rows(staged: StagedSplit, columns: LabelledColumns) -> None:
             _report(staged, columns, batch, incomplete)
 
     rows = staged.file_rows
-    for origin in staged.origins:
-        origin.bad.check(rows[origin.bad.name] - incomplete[origin.bad.name])
+    for _, bad in staged.origins:
+        bad.check(rows[bad.name] - incomplete[bad.name])
     if staged.rows == 0:
         raise DataError(f"{staged.name} has no rows.", "Add rows, or name another split in data.splits.")
 

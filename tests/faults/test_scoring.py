@@ -170,7 +170,7 @@ def test_reason_of_a_refusal_quotes_nothing_of_the_file(toy_model, outbox, tmp_p
     reasons = [path.read_text() for path in outbox.folder.glob("*.error.json")]
     assert len(problems) == len(reasons) == len(contents)
     assert not [reason for reason in (*problems, *reasons) if "secret" in reason]
-    assert "header.csv: no column 'text' (--text)." in problems[0]
+    assert "header.csv: no column 'text'." in problems[0]
 
 
 SCORES_ON_A_DISK = """

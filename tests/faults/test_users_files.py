@@ -87,20 +87,17 @@ def read(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["in.parquet", "in.parquet.gz"])
 @pytest.mark.promise("unpacking-bomb")
 def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_at_the_limit_in_the_memory_of_some_rows(
-    tmp_path, name
+    tmp_path,
 ):
     repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1900, np.int32)), ["a" * 1_000_000])
-    pq.write_table(pa.table({"text": repeated}), tmp_path / "made", compression="zstd", store_schema=False)
-    pack = ["gzip", "--stdout"] if name.endswith(".gz") else ["cat"]
-    (tmp_path / name).write_bytes(
-        subprocess.run([*pack, tmp_path / "made"], check=True, capture_output=True).stdout
+    pq.write_table(
+        pa.table({"text": repeated}), tmp_path / "in.parquet", compression="zstd", store_schema=False
     )
-    assert (tmp_path / name).stat().st_size < 1000
-    rows, memory, error = read(tmp_path / name)
-    assert "row group 1: its rows take more than 1,024 MB (--max-row-group-mb)" in error
+    assert (tmp_path / "in.parquet").stat().st_size < 1000
+    rows, memory, error = read(tmp_path / "in.parquet")
+    assert "row group 1: its rows take more than 1,024 MB" in error
     assert rows * 1_000_000 <= 1024 << 20
     assert memory < 200
 

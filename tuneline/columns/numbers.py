@@ -13,7 +13,7 @@ from tuneline.columns.readings import IF_NAMED, LEAST_FIT, PLAIN, WEAK, LabelRea
 from tuneline.readers.label_values import MINUS, MISSING_NUMBERS, plain_text
 from tuneline.readers.rows import RowProblem
 from tuneline.readers.tables import Input, open_table
-from tuneline.sniffing.delimited import SNIFFED_RECORDS
+from tuneline.sniffing.tables import SNIFFED_RECORDS
 
 SIGN = rf"[+\-{MINUS}]?"
 NUMBERS = {
@@ -111,7 +111,7 @@ def with_numbers_of(source: Input, column: str) -> Input:
     """
     cells = []
     with open_table(source) as table:
-        for _, row in itertools.islice(table.rows({column: ""}, everywhere=()), SNIFFED_RECORDS):
+        for _, row in itertools.islice(table.rows([column]), SNIFFED_RECORDS):
             if not isinstance(row, RowProblem):
                 cells.append(plain_text(row[0]))
     mark = decimal_mark(count_columns([column], [{column: cells}])[column])

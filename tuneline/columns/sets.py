@@ -9,8 +9,14 @@ from tuneline.columns.numbers import decimal_mark
 from tuneline.columns.profiles import Column
 from tuneline.columns.readings import IF_NAMED, KNOWN_NAME, LEAST_FIT, PLAIN, SET_TASK, LabelReading
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
-from tuneline.readers.label_sets import BRACKETS, EMPTY_SET, INDICATORS, parse_list, separated
-from tuneline.readers.label_values import ValueProblemError, plain_text
+from tuneline.readers.label_values import (
+    BRACKETS,
+    INDICATORS,
+    ValueProblemError,
+    parse_list,
+    plain_text,
+    separated,
+)
 from tuneline.runtime.wording import listed
 from tuneline.tasks.task import UNLABELLED
 
@@ -97,7 +103,7 @@ def _lists(column: Column) -> list[LabelReading]:
 
 def _list_of(text: str) -> list[str] | None:
     """Return the names in a list; ``None`` if it is none, or not flat."""
-    if not (text[:1] in "[({" or text == EMPTY_SET):
+    if not (text[:1] in "[({" or text == "set()"):
         return None
     try:
         elements = parse_list(text)

@@ -1,10 +1,8 @@
 """Sections ``data`` and ``tokenize``: the data set, and how its text is tokenized."""
 
-import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
 from tuneline.params.model import invalid_name
@@ -24,19 +22,6 @@ def _known_task(kind: str) -> str:
 TaskKind = Annotated[str, AfterValidator(_known_task), WithJsonSchema({"type": "string", "enum": TASK_KINDS})]
 
 
-def _iso_date(value: Any) -> Any:
-    """Check a date in quotes.
-
-    Without quotes YAML makes it a date, which DVC does not accept as a parameter.
-    """
-    try:
-        if value is None or str(datetime.date.fromisoformat(value)) == value:
-            return value
-    except (TypeError, ValueError):
-        pass
-    raise PydanticCustomError("date", "Must be a date in quotes, such as '2026-11-21'")
-
-
 class SampleParams(Section):
     """``data.sample``: the built-in generator of support tickets."""
 
@@ -46,14 +31,14 @@ class SampleParams(Section):
     """Fraction of the tickets of each split that have a wrong label."""
 
 
+Character = Annotated[str, Field(min_length=1, max_length=1)]
+
+
 class FilesParams(Section):
     """``data.files``: format of the files under ``data/source/``."""
 
-    delimiter: str | None = None
-    """One character, or several, such as ``:::``, between which quotes are literal.
-
-    ``null``: comma for .csv, tab for .tsv.
-    """
+    delimiter: Character | None = None
+    """``null``: comma for .csv, tab for .tsv."""
     quoting: Literal["standard", "literal"] | None = None
     """``standard``: quoted fields.
 
@@ -61,9 +46,9 @@ class FilesParams(Section):
     """
     columns: list[str] | None = None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
-    quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
+    quote: Character = '"'
     """The quote that encloses fields (``quoting: standard``). Inside of a field, it is doubled."""
-    escape: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    escape: Character | None = None
     """Character before a quote inside a field, such as the backslash that MySQL writes.
 
     ``null``: there is none.
@@ -72,33 +57,14 @@ class FilesParams(Section):
     """Number of lines above the header of CSV and TSV files, such as titles."""
     decimal: Literal[".", ","] = "."
     """Character before the decimals of a label that is a number: ``3.5`` or ``3,5``."""
-    thousands: Literal[",", ".", "'", " "] | None = None
-    """Character between groups of three digits of a label that is a number: ``1,234`` or ``1 234``."""
-    unit: str | None = None
-    """What is before or after each number of the label, such as ``%``, ``$`` or ``stars``. It is dropped."""
     encoding: str = "utf-8"
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""
-    max_cell_characters: Annotated[int, Field(ge=1, lt=2**31)] = 1024**2
-    """Longest cell. A file with a longer one is refused."""
-    max_row_group_mb: Annotated[int, Field(ge=1, lt=2048)] = 1024
-    """Largest decoded row group of a Parquet file, and largest 10,000 rows of any file.
-
-    A file with a larger one is refused.
-    """
-    max_unpacked_mb: Positive = 16_384
-    """Largest file after unpacking and decoding. A larger one is refused."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.delimiter is not None and (not self.delimiter or set(self.delimiter) & set('"\r\n')):
-            raise ValueError(
-                f"delimiter: must be characters other than a quote or a line end, not {self.delimiter!r}"
-            )
-        duplicate = _first_duplicate(self.columns or [])
-        if duplicate:
-            raise ValueError(f"columns: {duplicate!r} is listed twice")
-        if self.thousands == self.decimal:
-            raise ValueError(f"thousands: {self.thousands!r} is the decimal mark, too; change one of them")
+        if self.delimiter is not None and self.delimiter in '"\r\n':
+            raise ValueError(f"delimiter: must not be a quote or a line end, not {self.delimiter!r}")
+        _refuse_twice("columns", self.columns or [])
         try:
             "".encode(self.encoding)
         except LookupError:
@@ -108,11 +74,10 @@ class FilesParams(Section):
         return self
 
 
-def _first_duplicate(names: list[str]) -> str | None:
+def _refuse_twice(key: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            return name
-    return None
+            raise ValueError(f"{key}: {name!r} is listed twice")
 
 
 class Splits(Section):
@@ -173,26 +138,14 @@ class SplitParams(Section):
         """The column that decides on the split of a row; ``None`` if its texts do."""
         return self.by or self.by_time
 
-    @property
-    def column_key(self) -> str:
-        """The parameter that names ``column``."""
-        return "data.split.by_time" if self.by_time else "data.split.by"
-
-
-COLUMN_LAYOUTS = ("columns", "name_columns")
-"""Layouts of ``data.label_sets`` that read several columns."""
-
 
 class LabelSetsParams(Section):
     """``data.label_sets``: how the source writes several labels of a text."""
 
-    layout: Literal["separated", "lists", "vectors", "columns", "name_columns", "rows"]
+    layout: Literal["separated", "lists", "columns"]
     """``separated``: the names in one cell, with ``separator`` between them. ``lists``: lists in JSONL and
-    Parquet, or lists as text, ``['a', 'b']``. ``vectors``: a 0 or 1 for each label in one cell, ``0100`` or
-    ``[0, 1, 0, 0]``; the labels are called 0, 1, ... unless ``data.label_names`` names them. ``columns``: a
-    column for each label, with 0 or 1 (also true and false, yes and no). ``name_columns``: several columns,
-    each with a name or nothing. ``rows``: one row for each label of a text; rows of the same texts are one
-    example.
+    Parquet, or lists as text, ``['a', 'b']``. ``columns``: a column for each label, with 0 or 1 (also true
+    and false, yes and no).
     """
     separator: Annotated[str, Field(min_length=1)] | None = None
     """separated: what is between two names, such as ``";"``. White space around the names is dropped.
@@ -200,48 +153,23 @@ class LabelSetsParams(Section):
     ``"><"``: names in brackets, ``<a><b>``.
     """
     columns: list[str] | None = None
-    """columns: the columns, which are the names of the labels, in the order of their ids.
-
-    name_columns: the columns that have the names.
-    """
+    """columns: the columns, which are the names of the labels, in the order of their ids."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.layout == "separated" and self.separator is None:
-            raise ValueError("separator: layout 'separated' needs it, for example ';'")
-        if self.layout != "separated" and self.separator is not None:
+        if (self.layout == "separated") != (self.separator is not None):
             raise ValueError(
-                f"separator: only layout 'separated' uses it, and layout is {self.layout!r}; set it to null"
+                "separator: layout 'separated' needs it, for example ';'; no other layout uses it"
             )
-        if self.layout not in COLUMN_LAYOUTS and self.columns is not None:
+        if (self.layout == "columns") != bool(self.columns):
             raise ValueError(
-                f"columns: only the layouts {' and '.join(COLUMN_LAYOUTS)} use them, and layout is"
-                f" {self.layout!r}; set them to null"
+                "columns: layout 'columns' needs the columns of the labels; no other layout uses it"
             )
-        if self.layout in COLUMN_LAYOUTS:
-            self._check_columns(self.columns or [])
-        return self
-
-    @property
-    def names(self) -> list[str] | None:
-        """The names of the labels, where the layout tells them: those of the columns of 0 and 1."""
-        if self.layout == "columns":
-            return self.columns
-        return None
-
-    @staticmethod
-    def _check_columns(columns: list[str]) -> None:
-        if not columns:
-            raise ValueError("columns: this layout needs the columns of the labels")
-        duplicate = _first_duplicate(columns)
-        if duplicate:
-            raise ValueError(f"columns: {duplicate!r} is listed twice")
-        for name in columns:
+        _refuse_twice("columns", self.columns or [])
+        for name in self.columns or []:
             if name != name.strip() or not name:
-                raise ValueError(
-                    f"columns: {name!r} is the name of a label, too; rename the column, without white space"
-                    " around its name"
-                )
+                raise ValueError(f"columns: {name!r} has white space around it; rename the column")
+        return self
 
 
 class DataParams(Section):
@@ -253,9 +181,9 @@ class DataParams(Section):
     ``files``: your files under ``data/source/``. ``hub``: a data set of the Hugging Face Hub.
     """
     path: str | None = None
-    """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of a
-    storage, such as ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc repro -f
-    download`` reads them again after a change.
+    """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of
+    an object store, such as ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc
+    repro -f download`` reads them again after a change.
     """
     name: str | None = None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
@@ -289,26 +217,25 @@ class DataParams(Section):
     shards. A shard is the unit of work: what a killed stage need not repeat, and what a worker of
     ``run.engine: ray`` does at a time.
     """
-    bad_rows: Literal["stop", "skip"] = "stop"
-    """A row that cannot be read, or has no text or label.
+    max_bad_share: Rate = 0.0
+    """Largest fraction of the rows of a file that may be bad: they cannot be read, or have no text or label.
 
-    ``stop``: it is an error. ``skip``: it is left out, counted, and listed in
-    ``reports/download/skipped.parquet``."""
-    max_bad_share: Rate = 0.01
-    """skip: largest fraction of the rows of a file that may be bad. A file with more is an error."""
-    as_of: Annotated[str | None, BeforeValidator(_iso_date)] = None
-    """files: a date in quotes, ``"2026-11-21"``; batches of later days are not read.
-
-    ``null``: all batches.
-    """
-    last_days: Positive | None = None
-    """files: only batches of the last days before ``as_of`` or the newest batch; beside a folder of batches,
-    a file without a date is left out. ``null``: all days.
-    """
+    0: the first bad row is an error. Otherwise bad rows are left out, counted, and listed in
+    ``reports/download/skipped.parquet``; a file with more is an error."""
     sample: SampleParams
     """Size and difficulty of the built-in sample."""
     files: FilesParams
     """Format of the files under ``data/source/``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_labels(cls, values: Any) -> Any:
+        """Name the labels that are in columns of their own, if the user did not."""
+        if isinstance(values, dict) and values.get("label_column") is None:
+            sets = values.get("label_sets")
+            if isinstance(sets, dict) and sets.get("columns"):
+                return {**values, "label_column": LABELS_OF_COLUMNS}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -321,63 +248,49 @@ class DataParams(Section):
             raise ValueError(
                 "path: source 'sample' reads no files; set source to 'files' or 'hub', or path to null"
             )
-        if self.source != "files" and (self.as_of or self.last_days):
-            key = "as_of" if self.as_of else "last_days"
-            reason = "the sample never changes"
-            if self.source == "hub":
-                reason = "a data set of the hub has revisions"
-            raise ValueError(f"{key}: only files are in batches with dates; {reason}; set it to null")
+        self._check_labels()
+        self._check_columns()
+        for name in self.divided:
+            source = getattr(self.splits, name)
+            if source != name:
+                raise ValueError(
+                    f"splits.{name}: {source!r} contradicts split.{name}, which takes rows of splits.train;"
+                    f" set split.{name} to 0, or splits.{name} to its default, {name}"
+                )
         return self
 
-    @model_validator(mode="before")
-    @classmethod
-    def _named_labels(cls, values: Any) -> Any:
-        """Name the labels that are in columns of their own, if the user did not."""
-        if not isinstance(values, dict) or values.get("label_column") is not None:
-            return values
-        sets = values.get("label_sets")
-        if isinstance(sets, dict) and sets.get("layout") in COLUMN_LAYOUTS:
-            return {**values, "label_column": LABELS_OF_COLUMNS}
-        return values
-
-    @model_validator(mode="after")
-    def _consistent_sets(self) -> Self:
+    def _check_labels(self) -> None:
         has_sets = self.task in SET_KINDS
         if has_sets and self.label_sets is None:
             raise ValueError(
                 f"label_sets: task {self.task!r} needs it: how {self.label_column!r} has several labels, for"
-                " example {layout: separated, separator: ';'}, {layout: lists}, {layout: columns, columns:"
-                " [a, b]} or {layout: rows}"
+                " example {layout: separated, separator: ';'}, {layout: lists} or {layout: columns, columns:"
+                " [a, b]}"
             )
         if not has_sets and self.label_sets is not None:
             raise ValueError(
                 f"label_sets: task {self.task!r} has one label per row; set it to null, or task to"
                 f" {' or '.join(SET_KINDS)}"
             )
-        columns = self.label_sets.names if self.label_sets else None
-        if columns and self.label_names is not None and sorted(self.label_names) != sorted(columns):
+        names = self.label_names
+        if names is None:
+            return
+        columns = self.label_sets.columns if self.label_sets else None
+        if columns and sorted(names) != sorted(columns):
             raise ValueError(
                 "label_names: must have the names of label_sets.columns, in any order; or set it to null"
             )
-        return self
+        if self.task == "regression":
+            raise ValueError("label_names: a regression has no classes")
+        if len(names) < 2 or "" in names:
+            raise ValueError("label_names: must list at least two classes, each with a non-empty name")
+        _refuse_twice("label_names", names)
 
-    @property
-    def label_columns(self) -> list[str]:
-        """The columns of the source that have the label: one, or a column for each label."""
-        if self.label_sets is not None and self.label_sets.columns is not None:
-            return self.label_sets.columns
-        return [self.label_column]
-
-    @model_validator(mode="after")
-    def _consistent_columns(self) -> Self:
-        duplicate = _first_duplicate(self.text_columns)
-        if duplicate:
-            raise ValueError(f"text_columns: {duplicate!r} is listed twice")
+    def _check_columns(self) -> None:
+        _refuse_twice("text_columns", self.text_columns)
         for name in self.label_columns:
             if name in self.text_columns:
-                key = "label_column"
-                if self.label_sets is not None and self.label_sets.columns is not None:
-                    key = "label_sets.columns"
+                key = "label_column" if self.label_columns == [self.label_column] else "label_sets.columns"
                 raise ValueError(f"{key}: {name!r} is also a text column")
         reserved = {"labels", "idx"} & set(self.text_columns)
         if reserved:
@@ -385,33 +298,23 @@ class DataParams(Section):
                 f"text_columns: {reserved.pop()!r} is a column that the pipeline adds; rename the column of"
                 " the source"
             )
-        if self.source == "files" and self.files.columns:
-            self._check_listed_columns(self.files.columns)
-        return self
-
-    def _check_listed_columns(self, columns: list[str]) -> None:
-        """Refuse a list of columns without one that is read."""
         required = [*self.text_columns, *self.label_columns]
         if self.split is not None and self.split.column:
             required.append(self.split.column)
-        for name in required:
-            if name not in columns:
-                raise ValueError(
-                    f"files.columns: {name!r} is missing, and text_columns, label_column, split.by or"
-                    " split.by_time requires it"
-                )
+        if self.source == "files" and self.files.columns:
+            for name in required:
+                if name not in self.files.columns:
+                    raise ValueError(
+                        f"files.columns: {name!r} is missing, and text_columns, label_column, split.by or"
+                        " split.by_time requires it"
+                    )
 
-    @model_validator(mode="after")
-    def _consistent_split(self) -> Self:
-        for name in self.divided:
-            source = getattr(self.splits, name)
-            fraction = getattr(self.split, name)
-            if source != name:
-                raise ValueError(
-                    f"splits.{name}: {source!r} contradicts split.{name}, which takes {fraction:.0%} of"
-                    f" splits.train; set split.{name} to 0, or splits.{name} to its default, {name}"
-                )
-        return self
+    @property
+    def label_columns(self) -> list[str]:
+        """The columns of the source that have the label: one, or a column for each label."""
+        if self.label_sets is not None and self.label_sets.columns is not None:
+            return self.label_sets.columns
+        return [self.label_column]
 
     @property
     def divided(self) -> list[str]:
@@ -427,20 +330,6 @@ class DataParams(Section):
     def source_specs(self) -> dict[str, str]:
         """The entries of ``splits`` that are read, by split."""
         return {name: spec for name, spec in self.splits.model_dump().items() if name not in self.divided}
-
-    @model_validator(mode="after")
-    def _consistent_names(self) -> Self:
-        names = self.label_names
-        if names is None:
-            return self
-        if self.task == "regression":
-            raise ValueError("label_names: a regression has no classes")
-        if len(names) < 2 or "" in names:
-            raise ValueError("label_names: must list at least two classes, each with a non-empty name")
-        duplicate = _first_duplicate(names)
-        if duplicate:
-            raise ValueError(f"label_names: {duplicate!r} is listed twice")
-        return self
 
 
 class WindowsParams(Section):

@@ -4,5 +4,5 @@ from typing import Literal
 
 Kind = Literal["csv", "tsv", "jsonl", "parquet"]
 """Format of the output."""
-BAD_ROW_OPTIONS = "--bad-rows skip", "--max-bad-share"
-"""Options that leave out bad rows and limit their share, for messages."""
+BAD_ROW_OPTION = "--max-bad-share"
+"""Option that sets how many bad rows are left out, for messages."""

@@ -48,9 +48,7 @@ def run_job(path: Path, output: Path, options: JobOptions) -> int:
             source = input_to_score(path, Path(options.model))
             if source.layout != source.layout.format.usual:
                 say(f"{path.name}: read as {source.layout.described()}", error=True)
-            policy = BadRowPolicy(
-                options.bad_rows, options.max_bad_share, "scoring.bad_rows: skip", "scoring.max_bad_share"
-            )
+            policy = BadRowPolicy(options.max_bad_share, "scoring.max_bad_share")
             started = time.perf_counter()
             counts = predict_inputs(
                 model,

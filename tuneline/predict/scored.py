@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +13,7 @@ from tuneline.core.records import Record
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.data import FilesParams
-from tuneline.readers.formats import format_of
-from tuneline.readers.rows import DEFAULT_LIMITS
+from tuneline.readers.formats import data_input
 from tuneline.readers.tables import Input
 from tuneline.repository.dvc import by_key
 from tuneline.runtime.errors import DataError
@@ -78,8 +77,7 @@ def input_to_score(path: Path, model: Path) -> Input:
         files = FilesParams.model_validate(params.get("data.files", {}))
     except ValidationError:  # of another version
         files = FilesParams()
-    layout = format_of(path, "the suffix").usual.of_data(files)
-    return fitting_input(Input(path, layout, DEFAULT_LIMITS), record.text_columns)
+    return fitting_input(data_input(path, files), record.text_columns)
 
 
 BEGINS = "file {number} begins"
@@ -90,11 +88,10 @@ ENDS = "file {number} ends with status {status}"
 class JobOptions:
     """Options that all files of a job have in common.
 
-    They are the folders of the model and of the predictions, the columns to copy, and what bad rows do.
+    They are the folders of the model and of the predictions, and the columns to copy.
     """
 
     model: str
     folder: str
     keep: Sequence[str]
-    bad_rows: Literal["stop", "skip"]
     max_bad_share: float

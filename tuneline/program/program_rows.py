@@ -7,7 +7,7 @@ Commands and programs have the same windows, so that the same rows have the same
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tuneline.readers.row_texts import row_problem
+from tuneline.readers.rows import row_problem
 from tuneline.runtime.errors import DataError
 
 BATCH_SIZE = 32

@@ -5,13 +5,11 @@ Credentials come only from the environment.
 
 import errno
 import io
-import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from urllib.parse import unquote
@@ -52,8 +50,6 @@ def not_a_file(path: Path) -> str | None:
     return f"is {kind}, not a file"
 
 
-EXTRAS = {"s3": "'.[s3]'", "s3a": "'.[s3]'", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "az": "adlfs"}
-"""What to install for a scheme."""
 STORAGE_OPTIONS = {"s3": {"max_concurrency": 1}, "s3a": {"max_concurrency": 1}}
 """Options of fsspec for a scheme.
 
@@ -62,6 +58,8 @@ aborted while others are sent.
 """
 READ_AHEAD = 4 << 20
 """Bytes of a text file that one request reads."""
+STORES = ("abfs://", "az://", "gcs://", "gs://", "s3://", "s3a://")
+"""Addresses that parameters may name."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 # A colon that does not begin a port, before an @. A bucket has no @ at all.
 _PASSWORD = re.compile(r"[^:]+://[^/?#@\s]*:(?!\d+(?:[/?#]|$))\S*@|s3a?://[^/]*@")
@@ -74,36 +72,18 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
-STORES = ("abfs://", "az://", "gcs://", "gs://", "s3://", "s3a://")
-ADDRESSES = "TUNELINE_DATA_ADDRESSES"
-"""Environment variable with the prefixes of addresses that parameters may name, instead of ``STORES``.
-
-Each ends in ``/``.
-"""
-
-
 def refuse_address(parameter: str, url: str) -> None:
-    """Refuse an address that is neither in an object store nor in what ``ADDRESSES`` allows.
+    """Refuse an address that is not in an object store.
 
     Who sets a parameter reads nothing else: ``file://``, ``http://`` and chains of file systems would read
     files of the machine and ask servers of its network.
     """
-    allowed: tuple[str, ...] = STORES
-    if ADDRESSES in os.environ:
-        allowed = tuple(os.environ[ADDRESSES].split())
-
-    is_chain = "::" in url
     leaves_folder = ".." in unquote(url).split("/")
-    if not url.startswith(allowed) or is_chain or leaves_folder:
-        prefixes = ", ".join(allowed) or "none"
-        problem = (
-            f"{parameter}: {shown(url)} is not an address that it may name: {prefixes}, and no '..' in it."
+    if not url.startswith(STORES) or "::" in url or leaves_folder:
+        raise DataError(
+            f"{parameter}: {shown(url)} is not an address in an object store ({', '.join(STORES)}).",
+            f"Files of this machine are in {SOURCE}/.",
         )
-        hint = (
-            f"Files of this machine are in {SOURCE}/. Others are allowed by training.addresses in"
-            f" conf/flows.yaml, or by {ADDRESSES}."
-        )
-        raise DataError(problem, hint)
 
 
 def shown(text: str) -> str:
@@ -153,9 +133,14 @@ class RemoteFile:
         """Return True."""
         return True
 
-    def open_bytes(self, *, in_order: bool = True) -> io.BufferedReader:
-        """Open it for reading; ``in_order`` from start to end, so that each request may read ahead."""
-        return io.BufferedReader(_RemoteBytes(self, in_order), 1 << 16)
+    @contextmanager
+    def open_bytes(self) -> Iterator[Any]:
+        """Open it for reading, each request ahead of what is needed."""
+        with reaching(str(self)):
+            files, path = file_system(self.url)
+            file = files.open(path, "rb", cache_type="readahead", block_size=READ_AHEAD)
+        with file:
+            yield io.BufferedReader(file)
 
     def fetch(self, copy: Path) -> None:
         """Fetch it, in parts, to a file of this machine.
@@ -182,44 +167,6 @@ DataFile = Path | RemoteFile
 """A file with rows."""
 
 
-class _RemoteBytes(io.RawIOBase):
-    """The bytes of a remote file. pyarrow and gzip let its errors pass."""
-
-    def __init__(self, file: RemoteFile, in_order: bool) -> None:
-        super().__init__()
-        self._name = str(file)
-        caching: dict[str, Any] = {"cache_type": "none"}
-        if in_order:
-            caching = {"cache_type": "readahead", "block_size": READ_AHEAD}
-        with reaching(self._name):
-            files, path = file_system(file.url)
-            self._file = files.open(path, "rb", **caching)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return cast("int", self._file.seek(offset, whence))
-
-    def tell(self) -> int:
-        return cast("int", self._file.tell())
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        with reaching(self._name):
-            content = self._file.read(len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        # A file that could not be opened is closed as well, when it is collected as garbage.
-        if not self.closed and hasattr(self, "_file"):
-            self._file.close()
-        super().close()
-
-
 def file_system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path in it.
 
@@ -229,7 +176,7 @@ def file_system(url: str) -> tuple[Any, str]:
     """
     from fsspec.core import url_to_fs
 
-    if _PASSWORD.match(url):
+    if redacted(url) != url:
         raise DataError(
             f"{shown(url)} contains a password.",
             "Credentials come from the environment, for example AWS_ACCESS_KEY_ID.",
@@ -238,14 +185,11 @@ def file_system(url: str) -> tuple[Any, str]:
     try:
         return cast("tuple[Any, str]", url_to_fs(url, **STORAGE_OPTIONS.get(scheme, {})))
     except ImportError as error:
-        package = EXTRAS.get(scheme, "what fsspec needs for it")
         raise StageError(
-            f"{shown(url)}: {scheme}:// is not installed: {error}", f"`pip install {package}`"
+            f"{shown(url)}: {scheme}:// is not installed: {error}", "For s3:// `pip install '.[s3]'`."
         ) from None
     except ValueError as error:
-        raise DataError(
-            f"{shown(url)}: {shown(str(error))}", "s3://, gs:// and other schemes of fsspec are read."
-        ) from None
+        raise DataError(f"{shown(url)}: {shown(str(error))}") from None
 
 
 @contextmanager
@@ -263,10 +207,7 @@ def reaching(name: str) -> Iterator[None]:
             f"{name} does not exist.", "Check the address; a missing bucket looks the same."
         ) from None
     except Exception as error:
-        reason, _, rest = str(error).partition("\n")
-        if reason.endswith(":"):
-            second, _, _ = rest.partition("\n")
-            reason = f"{reason} {second}"
+        reason, *_ = str(error).splitlines() or [""]
         problem = f"{name} cannot be reached: {type(error).__name__}: {shown(reason)}"
         hint = "Check the network and the credentials in the environment, then run the same command again."
         raise UnreadableError(problem, hint) from None
@@ -295,68 +236,24 @@ def list_files(url: str, depth: int = 1) -> list[RemoteFile]:
     with reaching(shown(url)):
         files, path = file_system(url)
         files.invalidate_cache()
-
         if "*" in path:
-            before_star = path.partition("*")[0]
-            root = before_star.rpartition("/")[0]
-            pattern = path.removeprefix(f"{root}/").split("/")
-            entries = dict(_matching(files, root, pattern))
+            entries = files.glob(path, detail=True)
         # Of HTTP, ``isdir`` would read the whole file.
         elif url.endswith("/") or (not url.startswith("http") and files.isdir(path)):
-            entries = dict(_below(files, path, depth))
+            entries = files.find(path, maxdepth=depth, detail=True, on_error="raise")
         else:
-            return [_remote_file(files, path, files.info(path), url)]
+            info = files.info(path)
+            return [RemoteFile(url, int(info.get("size") or 0), version_of(info))]
 
         listed = []
         for name, info in sorted(entries.items()):
             # Object stores show a folder as an empty file whose name ends in a slash.
-            if not name.endswith("/"):
-                listed.append(_remote_file(files, name, info))
+            if info["type"] == "file" and not name.endswith("/"):
+                address = files.unstrip_protocol(name)
+                listed.append(RemoteFile(address, int(info.get("size") or 0), version_of(info)))
     if not listed:
         raise DataError(
             f"{shown(url)} has no files.",
             "Check the address; a folder ends in /, and * stands for any part of a name.",
         )
     return listed
-
-
-def _below(files: Any, path: str, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the files of a folder, and of the folders in it."""
-    for info in files.ls(path, detail=True):
-        if info["type"] == "file":
-            yield info["name"], info
-        elif depth > 1:
-            yield from _below(files, info["name"], depth - 1)
-
-
-def _matching(files: Any, path: str, pattern: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the files in a folder whose paths match a pattern: one name for each level of folders.
-
-    The name ``**`` stands for any number of folders.
-    """
-    if pattern == ["**"]:
-        pattern = ["**", "*"]
-    first = pattern[0]
-    rest = pattern[1:]
-    if first == "**":
-        # no folder in its place
-        yield from _matching(files, path, rest)
-
-    below = pattern if first == "**" else rest
-    for info in files.ls(path, detail=True):
-        name = info["name"].rstrip("/").rpartition("/")[2]
-        if not fnmatchcase(name, first):
-            continue
-        if info["type"] == "file" and not rest:
-            yield info["name"], info
-        elif info["type"] == "directory" and rest:
-            yield from _matching(files, info["name"], below)
-
-
-def _remote_file(files: Any, path: str, info: Mapping[str, Any], url: str | None = None) -> RemoteFile:
-    """Return the file that a storage describes; ``url`` is its address, if the user wrote it."""
-    if info["type"] != "file":
-        raise DataError(f"{shown(url or path)} is a folder, not a file.", "Name a file in it.")
-    address = url or files.unstrip_protocol(path)
-    size = int(info.get("size") or 0)
-    return RemoteFile(address, size, version_of(info))

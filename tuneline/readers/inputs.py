@@ -5,15 +5,13 @@ batches of texts with labels.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tuneline.readers.row_texts import text_problem, type_or_blank_problem
-from tuneline.readers.rows import RowProblem, check_columns
+from tuneline.readers.rows import RowProblem, check_columns, row_problem, text_problem
 from tuneline.readers.tables import FileTable, Input, open_table
-from tuneline.readers.text import TextLines
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
@@ -50,9 +48,7 @@ class BadRow:
 class InputColumns:
     """The columns that are read: the model's, by their names in the input, and those to copy.
 
-    Others may hold anything.
-
-    ``every``: copy all columns; without ``kept``, all columns of the input. A JSON object need not have each.
+    ``every``: copy all columns; without ``kept``, all columns of the input. A file need not have each.
     """
 
     texts: tuple[str, ...]
@@ -66,46 +62,9 @@ class InputColumns:
         return self
 
     @property
-    def options(self) -> dict[str, str]:
-        """The option that names each column."""
-        options = dict.fromkeys(self.texts, "--text")
-        for name in self.kept:
-            options.setdefault(name, "--keep")
-        return options
-
-    def row(
-        self, number: int, line: int, values: Sequence[Any], lines: TextLines | None = None
-    ) -> Row | BadRow:
-        """Return a row that can be predicted, or its problem; the values are in the order of ``options``."""
-        used = dict(zip(dict.fromkeys((*self.texts, *self.kept)), values, strict=True))
-        problem = self._text_problem(used, line) or self._encoding_problem(used, line, lines)
-        if problem is not None:
-            return BadRow(number, problem)
-        texts = tuple([used[name] for name in self.texts])
-        return Row(number, texts, {name: used[name] for name in self.kept})
-
-    def _text_problem(self, values: Mapping[str, Any], line: int) -> RowProblem | None:
-        message = type_or_blank_problem({name: values[name] for name in self.texts})
-        if message is None:
-            return None
-        return RowProblem(line, message, "Every row needs text; --text names another column.")
-
-    @staticmethod
-    def _encoding_problem(values: Mapping[str, Any], line: int, lines: TextLines | None) -> RowProblem | None:
-        for name, value in values.items():
-            text = value
-            if isinstance(value, (list, dict)):
-                text = _to_json(value)
-            if not isinstance(text, str) or text.isascii():
-                continue
-            if lines is not None:
-                problem = lines.decoding_problem(text, line)
-                if problem is not None:
-                    return problem
-            message = text_problem(text, name)
-            if message is not None:
-                return RowProblem(line, message, "Correct the escape sequence.")
-        return None
+    def names(self) -> list[str]:
+        """All columns, each once."""
+        return list(dict.fromkeys((*self.texts, *self.kept)))
 
 
 @dataclass(frozen=True)
@@ -132,8 +91,8 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
     """
     with open_table(source) as table:
         columns = columns.of(table)
-        if table.has_schema:
-            check_columns(table.names(), columns.options, table.name, table.hint)
+        required = columns.texts if columns.every else columns.names
+        check_columns(table.names(), required, table.name, table.hint)
         position = None if table.lines is None else table.lines.position
         yield InputRows(columns, _predictable(table, columns), source.unit, table.total, position)
 
@@ -141,11 +100,32 @@ def open_rows(source: Input, columns: InputColumns) -> Iterator[InputRows]:
 def _predictable(table: FileTable, columns: InputColumns) -> Iterator[Row | BadRow]:
     part = table.source.part
     first = 1 if part is None else part.start + 1
-    # Columns that are copied only because all are need not be in every JSON object.
-    everywhere = columns.texts if columns.every else None
-    rows = table.rows(columns.options, everywhere)
-    for number, (line, values) in enumerate(rows, start=first):
+    known = set(table.names())
+    read = [name for name in columns.names if name in known]
+    for number, (line, values) in enumerate(table.rows(read), start=first):
         if isinstance(values, RowProblem):
             yield BadRow(number, values)
+            continue
+        used = dict(zip(read, values, strict=True))
+        texts = {name: used[name] for name in columns.texts}
+        kept = {name: used.get(name) for name in columns.kept}
+        message = row_problem(texts) or _kept_problem(kept)
+        if message is not None:
+            yield BadRow(
+                number, RowProblem(line, message, "Every row needs text; --text names another column.")
+            )
         else:
-            yield columns.row(number, line, values, table.lines)
+            yield Row(number, tuple(texts.values()), kept)
+
+
+def _kept_problem(values: Mapping[str, Any]) -> str | None:
+    """Return why a value cannot be copied, or ``None``: half of a character cannot be written."""
+    for name, value in values.items():
+        text = value
+        if isinstance(value, (list, dict)):
+            text = _to_json(value)
+        if isinstance(text, str) and not text.isascii():
+            message = text_problem(text, name)
+            if message is not None:
+                return message
+    return None

@@ -1,18 +1,22 @@
-"""What a single value of a file means: the name of a class or of a group, or a number.
+"""What a single value of a file means: the name of a class or of a group, a number, or a set of names.
 
-``7``, ``7.0`` and ``"7"`` are the same class.
+``7``, ``7.0`` and ``"7"`` are the same class. A set has each name once, sorted, so that equal sets are equal
+however they are written. The empty set is a label: no name applies. A missing label is null, and says
+nothing; in a cell of text it is ``?``, because an empty one is the empty set.
 """
 
+import ast
+import json
 import math
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from tuneline.readers.row_texts import json_type
+from tuneline.readers.rows import json_type, text_problem
+from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
 from tuneline.tasks.task import UNLABELLED
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -21,6 +25,12 @@ WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0+")
 
 As the name of a class it is the same as without the decimals.
 """
+MINUS = "\u2212"
+"""The minus sign of typography."""
+MISSING_NUMBERS = frozenset({"na", "n/a", "nan", "null", "none", "-", "--", "?"})
+"""What people and programs write for a missing number, in lower case."""
+SHOWN = 80
+"""Characters of a value in a message."""
 
 
 class ValueProblemError(ValueError):
@@ -29,6 +39,13 @@ class ValueProblemError(ValueError):
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+def _problem(message: str, value: Any, hint: str) -> ValueProblemError:
+    shown = repr(value)
+    if len(shown) > SHOWN:
+        shown = f"{shown[:SHOWN]}…"
+    return ValueProblemError(message, f"It is {shown}. {hint}")
 
 
 def plain_text(value: Any) -> str | None:
@@ -46,142 +63,206 @@ def plain_text(value: Any) -> str | None:
 
 
 def group_name(value: Any) -> str | None:
-    """Return a group, key or id as text. A list or an object is a ``ValueProblemError``."""
-    if isinstance(value, list | dict):
+    """Return a group, key or id as text. A list, an object or bytes are a ``ValueProblemError``."""
+    if isinstance(value, list | dict | bytes):
         raise ValueProblemError(
             f"{json_type(value)} cannot be a group, a key or an id", "Name a column of text or numbers."
         )
     return plain_text(value)
 
 
-def class_name(value: Any) -> str | None:
+def class_name(value: Any, declared: Sequence[str] | None = None) -> str | None:
     """Return a label as the name of a class; ``None`` if it is missing.
 
-    A whole number loses its decimals: a CSV file of floats writes ``1.0`` for ``1``.
+    A whole number loses its decimals: a CSV file of floats writes ``1.0`` for ``1``. Where the file
+    ``declared`` names, a whole number is the id of one, and -1 a missing label.
 
     Raises:
-        ValueProblemError: The label is a fraction, a list or an object.
+        ValueProblemError: The label is a fraction, a list, an object, a date or an unknown id.
     """
-    _refuse_nested(value)
+    if isinstance(value, int) and not isinstance(value, bool) and declared is not None:
+        if value == UNLABELLED:
+            return None
+        if not 0 <= value < len(declared):
+            raise _problem(
+                f"the label is not one of the {len(declared)} class ids", value, "Correct the file."
+            )
+        return declared[value]
+
     name = plain_text(value)
     if name is None:
         return None
-
+    if not isinstance(value, str | int | float | Decimal):
+        raise ValueProblemError(
+            f"a label is text or a number, not {json_type(value)}", "Name another column."
+        )
     # From 2**53 on, a float does not hold every whole number: two classes could become one.
     if isinstance(value, float | Decimal) and (not _is_whole(value) or abs(int(value)) >= 2**53):
-        raise ValueProblemError(
-            "the label is a fraction, not a class",
-            f"It is {value}. Set data.task to regression if labels are numbers to predict.",
-        )
+        hint = "Set data.task to regression if labels are numbers to predict."
+        raise _problem("the label is a fraction, not a class", value, hint)
     if WHOLE_NUMBER.fullmatch(name):
         return str(int(float(name)))
     return name
 
 
-@dataclass(frozen=True)
-class NumberFormat:
-    """How numbers are written. The names are those of ``data.files``.
-
-    Attributes:
-        decimal: Character before the decimals.
-        thousands: Character between groups of three digits; ``None``: there is none.
-        unit: What is before or after each number; ``None``: nothing.
-    """
-
-    decimal: str = "."
-    thousands: str | None = None
-    unit: str | None = None
-
-    def plain(self, text: str) -> str:
-        """Return a number as Python reads it."""
-        text = text.replace(MINUS, "-")
-        if self.unit is not None:
-            text = without_unit(text, self.unit)
-        if self.thousands == " ":
-            text = SPACE.sub("", text)
-        elif self.thousands is not None:
-            text = text.replace(self.thousands, "")
-        if self.decimal != ".":
-            text = text.replace(self.decimal, ".")
-        return text
-
-
-USUAL_NUMBERS = NumberFormat()
-"""Numbers as Python writes them."""
-MINUS = "\u2212"
-"""The minus sign of typography."""
-SPACE = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d)")
-"""A space between two digits."""
-MISSING_NUMBERS = frozenset({"na", "n/a", "nan", "null", "none", "-", "--", "?"})
-"""What people and programs write for a missing number, in lower case."""
-
-
-def without_unit(text: str, unit: str) -> str:
-    """Return a number without what is before or after it, whether that is a plural or not: ``3 stars``."""
-    singular = unit.removesuffix("s")
-    for word in (unit, singular):
-        if word and text.endswith(word):
-            return text.removesuffix(word).rstrip()
-        if word and word in text:
-            before, _, after = text.partition(word)
-            if before.strip() in ("", "-", "+"):
-                return before.strip() + after.lstrip()
-    return text
-
-
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-
-
-def label_number(value: Any, numbers: NumberFormat = USUAL_NUMBERS) -> float | None:
+def label_number(value: Any, decimal: str = ".") -> float | None:
     """Return a label as a number; ``None`` if it is missing, NaN, or a word for a missing number.
 
     Args:
         value: The label, as it is in the file.
-        numbers: How numbers are written.
+        decimal: The character before decimals.
 
     Raises:
         ValueProblemError: The label is not a number, does not fit 32 bits, or is a whole number that not even
             64 bits hold exactly, which is an id.
     """
-    _refuse_nested(value)
     text = plain_text(value)
     if text is None or text.lower() in MISSING_NUMBERS:
         return None
-
     if isinstance(value, str):
-        text = numbers.plain(text)
+        text = text.replace(MINUS, "-")
+        if decimal != ".":
+            text = text.replace(".", "_").replace(decimal, ".")
     try:
         # Python reads 1_000 and digits of other scripts, other programs do not.
-        if "_" in text or not text.isascii():
+        if "_" in text or not text.isascii() or not isinstance(value, str | int | float | Decimal):
             raise ValueError
         result = float(text)
     except ValueError:
-        hint = f"It is {value!r}. Write it like 3.5 or 2e-5, or set data.task to classification."
-        if DECIMAL_COMMA.fullmatch(text):
-            hint = f"It is {value!r}, with a decimal comma: set data.files.decimal to ','."
-        raise ValueProblemError("the label is not a number", hint) from None
+        hint = "Write it like 3.5 or 2e-5; for 3,5 set data.files.decimal. Classes: data.task classification."
+        raise _problem("the label is not a number", value, hint) from None
     if abs(result) > LARGEST:
-        raise ValueProblemError(
-            "the label does not fit a 32-bit float", f"It is {result}. Correct it, or leave the row out."
-        )
+        raise _problem("the label does not fit a 32-bit float", result, "Correct it, or leave the row out.")
     digits = text.lstrip("+-0")
     if digits.isdecimal() and int(digits) != abs(result):
-        hint = f"{text} would become {result:.0f}. Name another column if it is an id, or scale the numbers."
-        raise ValueProblemError("the label has more digits than a number holds", hint)
+        hint = "Name another column if it is an id, or scale the numbers."
+        raise _problem("the label has more digits than a number holds", text, hint)
     if math.isnan(result):
         return None
     return result
 
 
-def declared_class(names: Sequence[str], value: int | None) -> str | None:
-    """Return the name of a class that the datasets library stored as its id; -1 is a missing label."""
-    if value is None or value == UNLABELLED:
+INDICATORS = {
+    "1": True,
+    "true": True,
+    "t": True,
+    "yes": True,
+    "y": True,
+    "x": True,
+    "0": False,
+    "false": False,
+    "f": False,
+    "no": False,
+    "n": False,
+}
+"""What a column of a label may have, in lower case."""
+
+
+def indicator(value: Any) -> bool | None:
+    """Return True if a label applies: 1, or a word for it; False for 0 and for an empty cell.
+
+    ``None`` for a missing value: null, NaN, -1, or ``?``.
+
+    Raises:
+        ValueProblemError: It is something else.
+    """
+    if isinstance(value, str) and not value.strip():
+        return False
+    text = plain_text(value)
+    if text is None:
         return None
-    if not 0 <= value < len(names):
-        raise ValueProblemError(
-            f"the label is not one of the {len(names)} class ids", f"It is {value}. Correct the file."
-        )
-    return names[value]
+    text = text.lower().removesuffix(".0")
+    if text in (str(UNLABELLED), UNFILLED):
+        return None
+    if text not in INDICATORS:
+        hint = "Write 1 where the label applies, else 0; or leave the column out of data.label_sets.columns."
+        raise _problem("the value is not 0 or 1", value, hint)
+    return INDICATORS[text]
+
+
+LIST_HINT = """Write a flat list, ["a", "b"] or ['a', 'b'], and [] where no label applies."""
+BRACKETS = ("><", "][", "}{", ")(")
+"""Separators of names in brackets, ``<a><b>``: the ends of the cell have the outer brackets."""
+_NO_COMMA = re.compile(r"""(?<=['"])\s+(?=['"])""")
+"""Between elements of a list as NumPy writes it, which Python would read as one element."""
+
+
+def separated(text: str, separator: str) -> list[str]:
+    """Return the parts of a cell."""
+    if separator in BRACKETS:
+        text = text.strip().removeprefix(separator[1]).removesuffix(separator[0])
+    return text.split(separator)
+
+
+def parse_list(text: str) -> list[Any]:
+    """Return the elements of a list as text, as JSON, Python or NumPy write it; of an empty text, none.
+
+    Raises:
+        ValueProblemError: It is not a list.
+    """
+    text = text.strip()
+    if not text:
+        return []
+    try:
+        elements = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            elements = ast.literal_eval(text if "," in text else _NO_COMMA.sub(", ", text))
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            elements = None
+    if not isinstance(elements, list | tuple | set):
+        raise _problem("the labels are not a list", text, LIST_HINT)
+    return list(elements)
+
+
+def listed_names(value: Any, declared: Sequence[str] | None = None) -> list[str] | None:
+    """Return a list, of JSON, Arrow or as text, as a set; ``None`` if it is missing or has the id -1."""
+    if isinstance(value, str):
+        if value.strip() == UNFILLED:
+            return None
+        value = parse_list(value)
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise _problem(f"the labels are {json_type(value)}, not a list", value, LIST_HINT)
+    names = []
+    for element in value:
+        if element is None or element != element:  # NaN  # noqa: PLR0124
+            raise _problem("the list of labels has null in it", value, LIST_HINT)
+        name = class_name(element, declared)
+        if name is None and not isinstance(element, str):
+            return None
+        names.append(name or "")
+    return set_of_names(names)
+
+
+def separated_names(value: Any, separator: str) -> list[str] | None:
+    """Return a cell with names and a separator between them as a set; ``None`` if it is missing."""
+    if not isinstance(value, str):
+        name = class_name(value)
+        return None if name is None else [name]
+    if value.strip() == UNFILLED:
+        return None
+    return set_of_names(separated(value, separator))
+
+
+def set_of_names(parts: Iterable[str]) -> list[str]:
+    """Return the set of the names in these texts: without empty ones and repeats, sorted.
+
+    ``NO_LABELS`` is no name: people who read it may write it into their files.
+
+    Raises:
+        ValueProblemError: A name is no text.
+    """
+    names = set()
+    for part in parts:
+        name = class_name(part)
+        if name is None or name == NO_LABELS:
+            continue
+        if text_problem(name, "") is not None:
+            raise ValueProblemError("a label has an unpaired surrogate", "Correct the escape sequence.")
+        names.add(name)
+    return sorted(names)
 
 
 def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[str, ...]:
@@ -191,18 +272,9 @@ def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[st
     """
     written = tuple(class_name(name) or name for name in names)
     ids = tuple(str(position) for position in range(len(names)))
-    if set(observed) <= set(written):
-        return written
-    if set(observed) <= set(ids):
+    if not set(observed) <= set(written) and set(observed) <= set(ids):
         return ids
     return written
-
-
-def _refuse_nested(value: Any) -> None:
-    if isinstance(value, list | dict):
-        raise ValueProblemError(
-            f"a label is text or a number, not {json_type(value)}", "Name another column."
-        )
 
 
 def _is_whole(value: float | Decimal) -> bool:

@@ -1,25 +1,28 @@
-"""Labelled rows: batches of values become texts and labels.
+"""Labelled rows: batches of values become texts and labels. Rows whose values cannot be used are bad rows."""
 
-Rows whose values cannot be used are left out, or are an error.
-"""
-
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.params.data import LabelSetsParams
-from tuneline.readers.bad_values import BadValues
-from tuneline.readers.joined_rows import join_rows
-from tuneline.readers.label_columns import ClassColumn, LabelFormat, LabelReader, NumberColumn, is_text
-from tuneline.readers.label_sets import LISTS, NAME_SETS, open_label_sets
-from tuneline.readers.label_values import USUAL_NUMBERS, NumberFormat, group_name
-from tuneline.readers.row_texts import text_problem
-from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, check_columns
+from tuneline.readers.label_values import (
+    ValueProblemError,
+    class_name,
+    group_name,
+    indicator,
+    label_number,
+    listed_names,
+    separated_names,
+)
+from tuneline.readers.rows import STOP, BadRowPolicy, BadRows, RowProblem, check_columns, text_problem
 from tuneline.readers.tables import FileTable, ValueBatch
-from tuneline.runtime.errors import DataError
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Classification, Task
 from tuneline.tasks.columns import staged_type
 
@@ -27,6 +30,8 @@ UNNAMED_CLASSES = Classification(())
 """The task of classes that are not known yet."""
 LABEL = "label"
 POSITION = "position"
+Convert = Callable[[Any], Any]
+"""Returns a value as it is used; a ``ValueProblemError`` if it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -37,70 +42,39 @@ class LabelledColumns:
         texts: One or two names; none for late labels, which have ids instead of texts.
         label: Name of the label column; only what messages call the labels, if ``sets`` names their columns.
         task: The task, which says what labels are; its classes need not be known.
-        others: Further columns, which are read as text: for each, the parameter that names it.
+        others: Further columns, which are read as text.
         optional: Columns that the file need not have; ``label`` stands for all columns of the label.
-        sparse: A key that a JSON object lacks is a missing value, as long as any object has it; otherwise
-            that row is bad.
         sets: How labels are written that are sets of names.
-        text_option, label_option: What names the columns, for messages.
     """
 
     texts: tuple[str, ...]
     label: str
     task: Task = UNNAMED_CLASSES
-    others: Mapping[str, str] = field(default_factory=dict)
+    others: Collection[str] = ()
     optional: Collection[str] = ()
-    sparse: bool = False
     policy: BadRowPolicy = STOP
     sets: LabelSetsParams | None = None
-    text_option: str = "data.text_columns"
-    label_option: str = "data.label_column"
-
-    @property
-    def label_names(self) -> tuple[str, ...] | None:
-        """The names of the labels, where each has a column."""
-        if self.sets is None or self.sets.names is None:
-            return None
-        return tuple(self.sets.names)
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The columns of the label: one, or several."""
+        """The columns of the label: one, or a column for each label."""
         if self.sets is None or self.sets.columns is None:
             return (self.label,)
         return tuple(self.sets.columns)
 
     @property
-    def options(self) -> dict[str, str]:
-        """The parameter that names each column."""
-        options = dict.fromkeys(self.texts, self.text_option)
-        for name in self.label_columns:
-            options[name] = "data.label_sets" if len(self.label_columns) > 1 else self.label_option
-        for name, option in self.others.items():
-            options.setdefault(name, option)
-        return options
-
-    @property
-    def everywhere(self) -> list[str]:
-        """Keys without which a JSON object is a bad row."""
-        if self.sparse:
-            return []
-        required = list(self.texts)
-        if self.label not in self.optional:
-            required += self.label_columns
-        return [name for name in required if name not in self.optional]
+    def names(self) -> list[str]:
+        """All columns, each once."""
+        return list(dict.fromkeys((*self.texts, *self.label_columns, *self.others)))
 
     def declared(self, table: FileTable) -> tuple[str, ...] | None:
         """Return the names of the labels, by their ids, if they have columns or the file stores them."""
-        return self.label_names or table.declared(self.label)
+        if self.sets is not None and self.sets.columns is not None:
+            return tuple(self.sets.columns)
+        return table.declared(self.label)
 
-    def check(self, names: Sequence[str], where: str, hint: str | None = None) -> dict[str, str]:
-        """Return the columns that a file has and needs, with the parameters that name them.
-
-        Args:
-            names: All columns of the file.
-            where: The file, for messages.
-            hint: What to do about a missing column.
+    def check(self, names: Sequence[str], where: str, hint: str | None = None) -> list[str]:
+        """Return the columns that a file with these columns has and needs.
 
         Raises:
             DataError: A column that is not optional is missing, or one occurs twice.
@@ -108,22 +82,9 @@ class LabelledColumns:
         optional = set(self.optional)
         if self.label in optional and not set(self.label_columns) & set(names):
             optional.update(self.label_columns)
-        used = {}
-        for name, option in self.options.items():
-            if name in names or name not in optional:
-                used[name] = option
+        used = [name for name in self.names if name in names or name not in optional]
         check_columns(names, used, where, hint)
         return used
-
-    @property
-    def identity(self) -> list[str]:
-        """The columns of the batches that are the same in all rows of an example: its texts.
-
-        Late labels have ids instead of texts.
-        """
-        if self.texts:
-            return [f"text_{index}" for index in range(len(self.texts))]
-        return [f"other_{index}" for index in range(len(self.others))]
 
     @property
     def schema(self) -> pa.Schema:
@@ -152,30 +113,106 @@ def _is_filled(text: pa.Array) -> pa.BooleanArray:
     return pc.not_equal(pc.utf8_trim_whitespace(pc.fill_null(text, "")), "")
 
 
-_LABEL_READERS: Mapping[pa.DataType, Callable[[LabelFormat], LabelReader]] = {
-    ClassColumn.label_type: ClassColumn,
-    NumberColumn.label_type: NumberColumn,
-    NAME_SETS: open_label_sets,
-}
-"""What values mean, by the type that a task has them in: ``staged_type``."""
+class BadValues:
+    """The rows of one batch whose values cannot be used: they are reported to the bad rows of the file."""
+
+    def __init__(
+        self, bad: BadRows, positions: Sequence[int], columns: Mapping[str, pa.Array | list[Any]]
+    ) -> None:
+        self._bad = bad
+        self._positions = positions
+        self._columns = columns
+        self.rows: set[int] = set()
+
+    def add(self, row: int, column: str, message: str, hint: str) -> None:
+        """Report a row, once; a ``DataError`` if bad rows are an error."""
+        if row in self.rows:
+            return
+        self.rows.add(row)
+        values = {name: _plain(cells[row]) for name, cells in self._columns.items()}
+        content = json.dumps(values, ensure_ascii=False, default=str)
+        self._bad.add(RowProblem(int(_plain(self._positions[row])), message, hint, column, content))
+
+    def converted(
+        self, name: str, values: pa.Array | list[Any], convert: Convert, kind: pa.DataType
+    ) -> pa.Array:
+        """Return the converted values of a column. Values that cannot be used are reported, and null.
+
+        Each distinct value is converted once: a column of labels has few.
+        """
+        distinct, codes = _encoded(values)
+        results = []
+        problems: dict[int, tuple[str, str]] = {}  # message and hint of a value
+        for code, value in enumerate(distinct):
+            result = None
+            try:
+                result = convert(value)
+                if isinstance(result, str) and text_problem(result, name) is not None:
+                    result = None
+                    problems[code] = ("an unpaired surrogate", "Correct the escape sequence.")
+            except ValueProblemError as error:
+                problems[code] = (str(error), error.hint)
+            results.append(result)
+
+        if problems:
+            is_bad = pc.is_in(codes, pa.array(list(problems), codes.type))
+            for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
+                self.add(row, repr(name), *problems[codes[row].as_py()])
+        return pa.array(results, kind).take(codes)
+
+    def without(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the other rows of the batch."""
+        if not self.rows:
+            return batch
+        kept = np.ones(batch.num_rows, dtype=bool)
+        kept[list(self.rows)] = False
+        return batch.filter(pa.array(kept))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value
+
+
+def _encoded(values: pa.Array | list[Any]) -> tuple[list[Any], pa.Array]:
+    """Return the distinct values, and for each row the number of its value."""
+    if isinstance(values, pa.Array):
+        if not pa.types.is_nested(values.type):
+            values = values.dictionary_encode()
+            return values.dictionary.to_pylist(), values.indices
+        values = values.to_pylist()
+
+    code_of: dict[Any, int] = {}
+    distinct: list[Any] = []
+    codes = []
+    for value in values:
+        hashable = value
+        if isinstance(value, list | dict):
+            hashable = repr(value)
+        # With its type: 1, 1.0 and True are equal.
+        code = code_of.setdefault((type(value), hashable), len(distinct))
+        if code == len(distinct):
+            distinct.append(value)
+        codes.append(code)
+    return distinct, pa.array(codes, pa.int64())
 
 
 class _Converter:
     """Converts the batches of one file."""
 
     def __init__(
-        self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, numbers: NumberFormat
+        self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str
     ) -> None:
         self._columns = columns
         self._bad = bad
-        written = LabelFormat(bad.name, columns.label, declared, numbers, columns.sets)
-        self._labels = _LABEL_READERS[staged_type(columns.task)](written)
+        self._declared = declared
+        self._decimal = decimal
 
     def convert(self, batch: ValueBatch) -> pa.RecordBatch:
         """Return a batch of ``LabelledColumns.schema``, without the rows that cannot be used."""
         columns = self._columns
         rows = len(batch.positions)
-
         # What the report about a bad row shows of it: its texts and its label.
         shown = {}
         for name in (*columns.texts, *columns.label_columns):
@@ -186,12 +223,15 @@ class _Converter:
         # in the order of the schema
         arrays = [self._text(bad, name, batch.columns[name]) for name in columns.texts]
         for name in columns.others:
+            other = pa.nulls(rows, pa.string())
             if name in batch.columns:
-                arrays.append(self._other(bad, name, batch.columns[name]))
-            else:
-                arrays.append(pa.nulls(rows, pa.string()))
+                values = batch.columns[name]
+                if isinstance(values, pa.Array) and pa.types.is_temporal(values.type):
+                    values = values.cast(pa.string())
+                other = bad.converted(name, values, group_name, pa.string())
+            arrays.append(other)
         if columns.label_columns[0] in batch.columns:
-            arrays.append(self._labels.read(batch, bad))
+            arrays.append(self._labels(bad, batch))
         else:
             arrays.append(pa.nulls(rows, staged_type(columns.task)))
         arrays.append(pa.array(batch.positions, pa.int64()))
@@ -200,12 +240,16 @@ class _Converter:
     def _text(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
         """Return a column of texts; values of other types are reported, and null."""
         if isinstance(values, pa.Array):
-            if not (is_text(values.type) or pa.types.is_null(values.type)):
+            if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
                 raise DataError(
                     f"{self._bad.name}: column {name!r} holds {values.type}, not text.",
                     "Name another in data.text_columns.",
                 )
-            return values.cast(pa.string())
+            if pa.types.is_null(values.type) or pa.types.is_large_string(values.type):
+                values = values.cast(pa.string())
+            if pa.types.is_string(values.type):
+                return values
+            values = values.to_pylist()
 
         # Nearly always, all values of JSON Lines are texts, or null.
         try:
@@ -213,30 +257,59 @@ class _Converter:
         except (pa.ArrowException, UnicodeEncodeError):
             pass
         # Otherwise, JSON has values of any type, and halves of characters.
-        hint = "Put text in quotes, correct the escape sequence, or name another column."
         texts = []
         for row, value in enumerate(values):
-            problem = None
-            if value is not None:
-                problem = text_problem(value, name)
-            if problem is None:
-                texts.append(value)
-            else:
-                bad.add(row, "", problem, hint)
-                texts.append(None)
+            problem = None if value is None else text_problem(value, name)
+            if problem is not None:
+                bad.add(row, "", problem, "Put text in quotes, or name another column.")
+                value = None  # noqa: PLW2901
+            texts.append(value)
         return pa.array(texts, pa.string())
 
-    def _other(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
-        """Return a further column, such as groups or keys, as text."""
-        if isinstance(values, pa.Array):
-            if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
-                hint = f"Name a column of text, numbers or dates in {self._columns.others[name]}."
-                raise DataError(
-                    f"{self._bad.name}, column {name!r}: values of type {values.type} cannot be groups.", hint
-                )
-            if pa.types.is_temporal(values.type):
-                values = values.cast(pa.string())
-        return bad.converted(name, values, group_name, pa.string())
+    def _labels(self, bad: BadValues, batch: ValueBatch) -> pa.Array:
+        """Return the labels of a batch; what cannot be used is reported, and null."""
+        columns = self._columns
+        kind = staged_type(columns.task)
+        sets = columns.sets
+        if sets is not None and sets.columns is not None:
+            return _indicated(sets.columns, bad, batch)
+
+        name = columns.label
+        values = batch.columns[name]
+        convert: Convert
+        if pa.types.is_floating(kind):
+            convert = partial(label_number, decimal=self._decimal)
+        elif pa.types.is_string(kind):
+            convert = partial(class_name, declared=self._declared)
+        elif sets is None:
+            raise ParamsError(
+                f"{self._bad.name}, column {name!r}: data.label_sets is null.",
+                "Set it, for example to {layout: separated, separator: ';'}.",
+            )
+        elif sets.separator is None:
+            convert = partial(listed_names, declared=self._declared)
+        else:
+            convert = partial(separated_names, separator=sets.separator)
+        return bad.converted(name, values, convert, kind)
+
+
+def _indicated(columns: Sequence[str], bad: BadValues, batch: ValueBatch) -> pa.Array:
+    """Return the sets of columns of 0 and 1; null for a row in which any value is missing."""
+    rows = len(batch.positions)
+    missing = np.zeros(rows, dtype=bool)
+    applies = np.zeros((rows, len(columns)), dtype=bool)
+    names = sorted(columns)
+    for position, name in enumerate(names):
+        column = bad.converted(name, batch.columns[name], indicator, pa.bool_())
+        missing |= column.is_null().to_numpy(zero_copy_only=False)
+        applies[:, position] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+
+    # The names of the columns of a row are next to each other, in the order of the columns.
+    applies &= ~missing[:, np.newaxis]
+    _, positions = np.nonzero(applies)
+    offsets = np.append(0, np.cumsum(applies.sum(axis=1))).astype(np.int32)
+    values = pa.array([class_name(name) or name for name in names], pa.string()).take(pa.array(positions))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(missing))
 
 
 def labelled_batches(
@@ -244,7 +317,7 @@ def labelled_batches(
     columns: LabelledColumns,
     bad: BadRows,
     declared: Sequence[str] | None = None,
-    numbers: NumberFormat = USUAL_NUMBERS,
+    decimal: str = ".",
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
@@ -253,16 +326,13 @@ def labelled_batches(
         columns: The columns to read.
         bad: Where rows that cannot be used are reported.
         declared: Class names by their ids, where labels are stored as ids.
-        numbers: How numbers are written.
+        decimal: Character before the decimals of numbers.
 
     Raises:
         DataError: A column cannot be used as text or label, or a row is bad and bad rows are an error; while
             reading.
     """
-    rows = map(_Converter(columns, bad, declared, numbers).convert, batches)
-    if columns.sets is not None and columns.sets.layout == "rows":
-        return join_rows(rows, columns.identity, LABEL)
-    return rows
+    return map(_Converter(columns, bad, declared, decimal).convert, batches)
 
 
 def labelled_rows(table: FileTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:
@@ -273,16 +343,8 @@ def labelled_rows(table: FileTable, columns: LabelledColumns, bad: BadRows) -> I
     """
     if columns.sets is not None and table.has_lists(columns.label):
         # Lists of Parquet need no other layout: flow ingest writes its batches so.
-        columns = replace(columns, sets=LISTS)
-    used = columns.options
-    if table.has_schema:
-        used = columns.check(table.names(), table.name, table.hint)
-
-    lists = columns.label_columns if columns.sets is not None else ()
-    batches = table.batches(used, bad, everywhere=columns.everywhere, lists=lists)
-    declared = columns.declared(table)
-    yield from labelled_batches(batches, columns, bad, declared, table.source.layout.numbers)
-
-    # Without a schema, the columns are known only after the last row.
-    if table.keys:
-        columns.check(list(table.keys), table.name)
+        columns = replace(columns, sets=LabelSetsParams(layout="lists"))
+    used = columns.check(table.names(), table.name, table.hint)
+    yield from labelled_batches(
+        table.batches(used, bad), columns, bad, columns.declared(table), table.source.layout.decimal
+    )

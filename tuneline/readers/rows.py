@@ -1,13 +1,23 @@
-"""Parts that all readers share: problems of rows, names of options, limits, and checks of column names."""
+"""Parts that all readers share: problems of rows, the limits of sizes, and checks of column names."""
 
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
 
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import first_lines, listed
+
+MB = 1 << 20
+"""Bytes."""
+LONGEST_CELL = MB
+"""Characters of a cell. A longer one is a quote that is never closed, or no text to classify."""
+LONGEST_LINE = 16 * MB
+"""Characters of a line, which is in memory as a whole."""
+LARGEST_ARRAY = 64 * MB
+"""Characters of a JSON array, which is in memory as a whole. JSON Lines have no limit."""
+LARGEST_ROW_GROUP = 1024 * MB
+"""Bytes, decoded, of a row group of Parquet and of the rows that are staged together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,7 @@ class RowProblem:
             hint may.
         column: The column or columns, as messages name them; empty for the whole row.
         content: The row as it is in the file, or the start of it.
+        lines: How many lines it took, each of which counts as a row.
     """
 
     line: int
@@ -29,12 +40,6 @@ class RowProblem:
     content: str = ""
     lines: int = 1
 
-    def place(self, unit: str) -> str:
-        """Return where the row is in its file, whose rows ``unit`` counts."""
-        if self.column:
-            return f"{unit} {self.line:,}, column {self.column}"
-        return f"{unit} {self.line:,}"
-
     @property
     def reason(self) -> str:
         """What is wrong, with the column."""
@@ -43,72 +48,26 @@ class RowProblem:
         return self.message
 
 
-@dataclass(frozen=True)
-class OptionNames:
-    """Names of the settings for files, as the user of this caller writes them. Hints mention them.
-
-    Attributes:
-        delimiter, quoting, columns, encoding: For example ``data.files.delimiter`` or ``--delimiter``.
-        escape: For example ``data.files.escape``.
-        cell, row_group, unpacked: Names of the limits, for example ``data.files.max_cell_characters`` or
-            ``--max-cell-characters``.
-    """
-
-    delimiter: str
-    quoting: str
-    columns: str
-    encoding: str
-    cell: str = "data.files.max_cell_characters"
-    row_group: str = "data.files.max_row_group_mb"
-    unpacked: str = "data.files.max_unpacked_mb"
-    escape: str = "data.files.escape"
-
-
-PARAMETERS = OptionNames(
-    "data.files.delimiter", "data.files.quoting", "data.files.columns", "data.files.encoding"
-)
-"""The settings in ``params.yaml``."""
-
-
 def check_columns(
-    columns: Sequence[str], required: Mapping[str, str], where: str, hint: str | None = None
+    columns: Sequence[str], required: Iterable[str], where: str, hint: str | None = None
 ) -> None:
     """Check that a table has each required column exactly once.
 
-    Args:
-        columns: The columns of the table.
-        required: For each required column, the option that names it.
-        where: The table, for messages.
-        hint: What to do about a missing column. By default, the hint lists the columns of the table.
+    Only the hint names columns of the table: the message quotes nothing of the file.
 
     Raises:
-        DataError: A column is missing, or occurs twice.
+        DataError: A column is missing, or occurs twice. ``hint`` says what to do about a missing one.
     """
-    for column, option in required.items():
+    for column in required:
         count = columns.count(column)
         if count > 1:
             raise DataError(
                 f"{where}: column {column!r} occurs {count} times.", "Rename all but one of them."
             )
         if count == 0:
-            problem, advice = missing_column(column, option, columns, hint)
-            raise DataError(f"{where}: {problem}.", advice)
-
-
-def missing_column(
-    column: str, option: str, columns: Iterable[str], hint: str | None = None
-) -> tuple[str, str]:
-    """Return the message about a column that is missing, and the hint.
-
-    Only the hint names the columns of the table: the message quotes nothing of the file.
-    """
-    problem = f"no column {column!r} ({option})"
-    if not hint:
-        hint = f"It has {listed(columns)}."
-    near = nearest(column, columns).removeprefix("; the ")
-    if near:
-        hint = f"The {near}. {hint}"
-    return problem, hint
+            near = nearest(column, columns).removeprefix("; the ").replace("nearest", "The nearest")
+            advice = hint or f"It has {listed(columns)}."
+            raise DataError(f"{where}: no column {column!r}.", f"{near}. {advice}" if near else advice)
 
 
 def nearest(name: str, known_names: Iterable[str]) -> str:
@@ -119,29 +78,26 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
     return f"; the nearest is {matches[0]!r}"
 
 
-Action = Literal["stop", "skip"]
-"""``stop``: the first bad row is an error. ``skip``: bad rows are left out and counted."""
-MAX_SHARE = 0.01
-"""Default for the fraction of the rows of a file that may be bad."""
 SHOWN_BAD_ROWS = 5
 """Bad rows in the message about a file that has too many."""
 MISREAD = 0.1
 """Share of bad rows from which the file is read wrongly: so many rows are not broken one by one."""
-EARLY = 100_000
-"""Bad rows from which a file with too many is not read to its end, which may be far away."""
 
 
 @dataclass(frozen=True)
 class BadRowPolicy:
-    """What to do about bad rows, with the parameters or options that set it, for messages."""
+    """The largest fraction of the rows of a file that may be bad, and the parameter or option that sets it.
 
-    action: Action = "stop"
-    max_share: float = MAX_SHARE
-    option: str = "data.bad_rows: skip"
-    share_option: str = "data.max_bad_share"
+    With 0, the first bad row is an error. Otherwise, bad rows are left out and counted.
+    """
+
+    max_share: float = 0.0
+    option: str = "data.max_bad_share"
 
 
 STOP = BadRowPolicy()
+LEAVE_OUT = BadRowPolicy(1.0)
+"""For files that were checked before: any number of bad rows is left out."""
 
 
 class BadRows:
@@ -149,8 +105,7 @@ class BadRows:
 
     Attributes:
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
-        count: Number of rows that were left out. A broken record of a text file counts as many as it has
-            lines.
+        count: Number of rows that were left out.
         first: Places and reasons of the first ones.
     """
 
@@ -164,40 +119,26 @@ class BadRows:
         self.count = 0
         self.first: list[str] = []
         self.hints: Counter[str] = Counter()
-        self._last_line = 0
 
     def add(self, problem: RowProblem, place: str | None = None) -> None:
         """Leave a row out; ``place`` says where it is, if not its line or row.
 
         Raises:
-            DataError: Bad rows are an error, or there are too many.
+            DataError: Bad rows are an error.
         """
-        place = place or problem.place(self.unit)
-        if self.policy.action == "stop":
-            hint = f"{problem.hint} To leave out such rows: {self.policy.option}."
+        place = place or f"{self.unit} {problem.line:,}"
+        if problem.column:
+            place += f", column {problem.column}"
+        if not self.policy.max_share:
+            hint = f"{problem.hint} To leave out such rows: {self.policy.option} 0.01."
             raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
 
-        # what the message about too many bad rows needs
         self.count += problem.lines
-        if problem.hint in self.hints or len(self.hints) < SHOWN_BAD_ROWS:
-            self.hints[problem.hint] += 1
+        self.hints[problem.hint] += 1
         if len(self.first) < SHOWN_BAD_ROWS:
             self.first.append(f"{place}: {problem.message}")
-
         if self.on_skip is not None:
             self.on_skip(problem)
-
-        self._last_line = max(self._last_line, problem.line + problem.lines - 1)
-        if self.count >= EARLY:
-            self._check(max(self._last_line, self.count), "the first ")
-
-    @property
-    def layout_hint(self) -> str:
-        """What to do about a file with many bad rows: the likely cause, and the most frequent hint."""
-        text = "With so many bad rows, the file is written in another way than it is read."
-        for hint, _ in self.hints.most_common(1):
-            text += f" {hint}"
-        return text
 
     def check(self, usable: int) -> None:
         """Check the share of bad rows at the end of a file with ``usable`` other rows.
@@ -205,63 +146,52 @@ class BadRows:
         Raises:
             DataError: There are too many bad rows.
         """
-        self._check(usable + self.count)
-
-    def _check(self, rows: int, which: str = "") -> None:
-        """Check the share of bad rows among the rows read so far; ``which`` says that the file has more."""
+        rows = usable + self.count
         share = self.count / max(rows, 1)
         limit = self.policy.max_share
         if share <= limit:
             return
-
-        option = self.policy.share_option
-        hint = f"Correct them; if they may be left out, raise {option}."
+        hint = f"Correct them; if they may be left out, raise {self.policy.option}."
         if share > MISREAD:
-            hint = self.layout_hint
-
-        lines = [
-            f"{self.name}: {self.count:,} of {which}{rows:,} rows are bad ({share:.2%}), more than {limit:g}"
-            f" ({option})."
-        ]
+            hint = "With so many bad rows, the file is written in another way than it is read."
+            for frequent, _ in self.hints.most_common(1):
+                hint += f" {frequent}"
+        lines = [f"{self.name}: {self.count:,} of {rows:,} rows are bad ({share:.2%}), more than {limit:g}."]
         lines += first_lines(self.first, SHOWN_BAD_ROWS, self.count)
         raise DataError("\n  ".join(lines), hint)
 
 
-MB = 1 << 20
-"""Bytes."""
+def json_type(value: object) -> str:
+    """Name the type of a JSON value, with its article."""
+    if value is None:
+        return "null"
+    names = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return names.get(type(value), "an object")
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Largest sizes that are read.
+def text_problem(value: object, column: str) -> str | None:
+    """Return why a JSON or Arrow value of a column cannot be used as text, or ``None`` if it can."""
+    if not isinstance(value, str):
+        return f"column {column!r} is {json_type(value)}, not text"
+    # Most texts are ASCII, which costs less to test than to encode.
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            return f"column {column!r} has an unpaired surrogate, \\u{ord(value[error.start]):04x}"
+    return None
 
-    Attributes:
-        cell: Characters of a cell.
-        row_group: Bytes, decoded, of a row group or of rows staged together.
-        unpacked: Bytes, decoded, of a file.
+
+def row_problem(texts: Mapping[str, object]) -> str | None:
+    """Return why a row of texts, by column, cannot be predicted, or ``None`` if it can.
+
+    It is the same in files, programs and requests; a row without text is refused in training as well.
     """
-
-    cell: int = MB
-    row_group: int = 1024 * MB
-    unpacked: int = 16384 * MB
-
-    @classmethod
-    def of(cls, cell_characters: int, row_group_mb: int, unpacked_mb: int) -> Self:
-        """Return limits in the units of the parameters."""
-        return cls(cell_characters, row_group_mb * MB, unpacked_mb * MB)
-
-
-DEFAULT_LIMITS = Limits()
-
-
-def too_large(where: str, met: str, limit: str, option: str) -> DataError:
-    """Return the error for something that is larger than its limit.
-
-    Args:
-        where: The place of it.
-        met: The size, up to the word before ``than``, such as ``2,000,000 characters, more``.
-        limit: The limit with its unit.
-        option: The option that sets the limit.
-    """
-    hint = f"Check where the file comes from. If it is as it should be, raise {option}."
-    return DataError(f"{where}: {met} than {limit} ({option}).", hint)
+    for column, value in texts.items():
+        problem = text_problem(value, column)
+        if problem is not None:
+            return problem
+    if any(str(value).strip() for value in texts.values()):
+        return None
+    columns = " and ".join(map(repr, texts))
+    return f"column {columns}: no text, or only white space"

@@ -1,77 +1,51 @@
 """A file with rows: its format, how it is written, and the open file.
 
-``Format`` and ``FileTable`` are the interface of a format: the format opens a file, and the open file gives
-values of columns, row by row or in batches, and the problem of each row that cannot be read. ``formats``
-lists the formats.
+Every file of a user is read through ``open_table``: the open file gives values of columns, row by row or in
+batches, and the problem of each row that cannot be read. ``formats`` lists the formats.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
 from tuneline.core.tables import ROW_GROUP
 from tuneline.readers.files import DataFile
-from tuneline.readers.label_values import NumberFormat
-from tuneline.readers.rows import DEFAULT_LIMITS, BadRows, Limits, OptionNames, RowProblem
-from tuneline.readers.text import TextLines, open_text
+from tuneline.readers.rows import BadRows, RowProblem
+from tuneline.readers.text import TextLines, file_name, open_text
 
-if TYPE_CHECKING:
-    from tuneline.params.data import FilesParams
-
-COMMAND_OPTIONS = OptionNames(
-    "--delimiter",
-    "--quoting",
-    "--columns",
-    "--encoding",
-    "--max-cell-characters",
-    "--max-row-group-mb",
-    "--max-unpacked-mb",
-)
 BATCH_CHARACTERS = 1 << 24
 """Characters from which a batch has fewer rows than usual."""
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Format(ABC):
+class Format:
     """A format of files with rows.
 
     Attributes:
         name: Its name in options and in records.
         suffixes: Suffixes of its files. A copy of a file gets the first one.
+        open: Opens a file, which is closed with the stack; reads its header or footer.
+        delimiter, quoting: How a table of this format is usually written.
         unit: What numbers of rows count, in messages and progress.
-        is_columnar: A column is read without the others.
+        is_columnar: A column is read without the others, and a range of rows without those before it.
     """
 
     name: str
     suffixes: tuple[str, ...]
+    open: Callable[["Input", ExitStack], "FileTable"]
+    delimiter: str = ","
+    quoting: Literal["standard", "literal"] = "standard"
     unit: Literal["line", "row"] = "line"
     is_columnar: bool = False
 
     @property
     def usual(self) -> "Layout":
         """How a file of this format is usually written."""
-        return Layout(self)
-
-    @abstractmethod
-    def described(self, layout: "Layout") -> str:
-        """Return in words how a file is written."""
-
-    @abstractmethod
-    def open(self, source: "Input", stack: ExitStack) -> "FileTable":
-        """Open a file, which is closed with the ``stack``.
-
-        Raises:
-            DataError: Its header or footer cannot be read.
-        """
-
-    def count_rows(self, source: "Input") -> int | None:  # noqa: ARG002
-        """Return the number of rows, where a file tells it and its parts can be read; else ``None``."""
-        return None
+        return Layout(self, delimiter=self.delimiter, quoting=self.quoting)
 
 
 @dataclass(frozen=True)
@@ -88,8 +62,6 @@ class Layout:
         escape: Character before a quote inside a cell, as MySQL writes it; ``None``: there is none.
         skip_lines: Lines above the header, such as a title.
         decimal: Character before the decimals of a number: a point or a comma.
-        thousands: Character between groups of three digits; ``None``: there is none.
-        unit: What is before or after each number; ``None``: nothing.
     """
 
     format: Format
@@ -101,17 +73,26 @@ class Layout:
     escape: str | None = None
     skip_lines: int = 0
     decimal: str = "."
-    thousands: str | None = None
-    unit: str | None = None
-
-    @property
-    def numbers(self) -> NumberFormat:
-        """How numbers are written."""
-        return NumberFormat(self.decimal, self.thousands, self.unit)
 
     def described(self) -> str:
         """Return it in words."""
-        return self.format.described(self)
+        if self.format.is_columnar:
+            return "Parquet"
+        if self.format.name == "jsonl":
+            return f"JSON, {self.encoding}"
+        names = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+        parts = [names.get(self.delimiter, f"delimiter {self.delimiter!r}")]
+        if self.quoting == "literal":
+            parts.append("quotes are literal")
+        else:
+            parts.append(f"quotes ({self.quote}) enclose fields")
+        if self.escape is not None:
+            parts.append(f"{self.escape} precedes a quote in a field")
+        if self.skip_lines:
+            parts.append(f"the table begins after line {self.skip_lines}")
+        parts.append("first line names the columns" if self.columns is None else "no header line")
+        parts.append(self.encoding)
+        return ", ".join(parts)
 
     def told(self, values: Mapping[str, Any]) -> Self:
         """Return the layout with other values, by name. ``None`` says nothing."""
@@ -123,19 +104,11 @@ class Layout:
                 changes[name] = value
         return replace(self, **changes)
 
-    def of_data(self, files: "FilesParams") -> Self:
-        """Return the layout of training data of this format, as ``data.files`` describes it."""
-        return self.told(files.model_dump(exclude=LIMIT_NAMES))
-
     def values(self) -> dict[str, Any]:
         """Return the values by name, with the name of the format."""
         values = dict(vars(self))
         values["format"] = self.format.name
         return values
-
-
-LIMIT_NAMES = {"max_cell_characters", "max_row_group_mb", "max_unpacked_mb"}
-"""Keys of ``data.files`` that are limits."""
 
 
 @dataclass(frozen=True)
@@ -145,22 +118,17 @@ class Input:
     Attributes:
         path: The file; ``None`` is standard input.
         layout: How it is written.
-        part: Numbers of the rows to read, from 0, of a file with ``Format.count_rows``; ``None`` for all.
-        options: Names of the settings, for hints.
-        strict: Refuse what training data must not contain (``open_text``).
+        part: Numbers of the rows to read, from 0, of a columnar file; ``None`` for all.
     """
 
     path: DataFile | None
     layout: Layout
-    limits: Limits = DEFAULT_LIMITS
     part: range | None = None
-    options: OptionNames = COMMAND_OPTIONS
-    strict: bool = False
 
     @property
     def name(self) -> str:
         """Its name in messages."""
-        return "standard input" if self.path is None else str(self.path)
+        return file_name(self.path)
 
     @property
     def unit(self) -> Literal["line", "row"]:
@@ -201,16 +169,11 @@ class FileTable(ABC):
     Attributes:
         lines: The lines of a text file.
         hint: What to do about a column that is missing.
-        keys: Names of the columns in the rows that were read, where ``has_schema`` is false.
     """
 
     source: Input
     lines: TextLines | None = None
     hint: str | None = None
-    keys: dict[str, None] = field(default_factory=dict)
-
-    has_schema: ClassVar[bool] = True
-    """True if the columns are known before the rows, and all rows have them."""
 
     @property
     def name(self) -> str:
@@ -224,11 +187,7 @@ class FileTable(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names of the columns; without a schema, of the first row."""
-
-    def readable_names(self) -> list[str]:
-        """Return the names of the columns whose values can be read."""
-        return self.names()
+        """Return the names of the columns."""
 
     def declared(self, column: str) -> tuple[str, ...] | None:  # noqa: ARG002
         """Return the class names of a column, by their ids, if the file stores them."""
@@ -239,52 +198,47 @@ class FileTable(ABC):
         return False
 
     @abstractmethod
-    def rows(
-        self,
-        columns: Mapping[str, str],
-        everywhere: Collection[str] | None = None,
-        lists: Collection[str] = (),
-    ) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
+    def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[Any] | RowProblem]]:
         """Yield the line or row number and the values of each row, or its problem.
 
-        Args:
-            columns: The columns to read, with the option or parameter that names each.
-            everywhere: Columns without which a row is a problem, where there is no schema; by default all
-                columns. Of other columns that a row lacks, the value is ``None``.
-            lists: The columns that may hold lists, where there is a schema.
+        A value that a row lacks is ``None``.
         """
 
-    def batches(
-        self,
-        columns: Mapping[str, str],
-        bad: BadRows,
-        everywhere: Collection[str] | None = None,
-        lists: Collection[str] = (),
-    ) -> Iterator[ValueBatch]:
-        """Yield batches of at most ``ROW_GROUP`` rows, with the arguments of ``rows``.
+    def batches(self, columns: Sequence[str], bad: BadRows) -> Iterator[ValueBatch]:
+        """Yield batches of at most ``ROW_GROUP`` rows. Rows that cannot be read are added to ``bad``."""
+        positions: list[int] = []
+        records: list[Sequence[Any]] = []
+        characters = 0
+        for position, row in self.rows(columns):
+            if isinstance(row, RowProblem):
+                bad.add(row)
+                continue
+            positions.append(position)
+            records.append(row)
+            characters += sum(len(value) for value in row if isinstance(value, str))
+            # Long texts make a batch smaller, so that it fits in memory.
+            if len(records) == ROW_GROUP or characters >= BATCH_CHARACTERS:
+                yield self._batch(positions, columns, records)
+                positions = []
+                records = []
+                characters = 0
+        if records:
+            yield self._batch(positions, columns, records)
 
-        Rows that cannot be read are added to ``bad``.
-        """
-        rows = readable(self.rows(columns, everywhere, lists), bad)
-        while chunk := list(first_rows(rows)):
-            positions, records = zip(*chunk, strict=True)
-            arrays = map(self.column_of, zip(*records, strict=True))
-            yield ValueBatch(list(positions), dict(zip(columns, arrays, strict=True)))
+    def _batch(
+        self, positions: list[int], columns: Sequence[str], records: Sequence[Sequence[Any]]
+    ) -> ValueBatch:
+        values = map(self.column_of, zip(*records, strict=True))
+        return ValueBatch(positions, dict(zip(columns, values, strict=True)))
 
     def column_of(self, values: Sequence[Any]) -> pa.Array | list[Any]:
         """Return the values of a column of a batch."""
         return list(values)
 
-    def all_columns(self, bad: BadRows) -> Iterator[ValueBatch]:
-        """Yield batches of all columns that can be read; without a schema, of those that the batch has."""
-        columns = self.readable_names()
-        return self.batches(dict.fromkeys(columns, ""), bad, lists=columns)
-
 
 def open_lines(source: Input) -> AbstractContextManager[TextLines]:
     """Open a text file for reading line by line."""
-    encoding = source.layout.encoding
-    return open_text(source.path, encoding, source.options, source.limits, strict=source.strict)
+    return open_text(source.path, source.layout.encoding)
 
 
 @contextmanager
@@ -292,28 +246,3 @@ def open_table(source: Input) -> Iterator[FileTable]:
     """Open a file with rows; a ``DataError`` if its header or footer cannot be read."""
     with ExitStack() as stack:
         yield source.layout.format.open(source, stack)
-
-
-def readable(rows: Iterable[tuple[int, Item | RowProblem]], bad: BadRows) -> Iterator[tuple[int, Item]]:
-    """Yield the rows that can be read; add the others to ``bad``."""
-    for position, row in rows:
-        if isinstance(row, RowProblem):
-            bad.add(row)
-        else:
-            yield position, row
-
-
-def first_rows(rows: Iterator[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
-    """Yield the rows of the next batch: long texts make it smaller, so that it fits in memory.
-
-    A row is a sequence of values, or an object with them.
-    """
-    characters = 0
-    for number, row in enumerate(rows, start=1):
-        yield row
-        values: Any = row[1]
-        if isinstance(values, dict):
-            values = values.values()
-        characters += sum(len(value) for value in values if isinstance(value, str))
-        if number == ROW_GROUP or characters >= BATCH_CHARACTERS:
-            return

@@ -4,35 +4,42 @@ A doubtful file is an error with the option that decides.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tuneline.checkpoints.lfs_pointers import LFS_START
 from tuneline.readers.delimited import CSV, TSV, numbered_columns
-from tuneline.readers.fasttext import FASTTEXT
 from tuneline.readers.files import DataFile, not_a_file
 from tuneline.readers.formats import format_of
-from tuneline.readers.jsonl import JSONL
-from tuneline.readers.rows import DEFAULT_LIMITS, MISREAD, Limits, OptionNames, RowProblem
-from tuneline.readers.tables import Format, Input, Layout, open_lines, open_table
-from tuneline.readers.text import is_encoded, known_encoding
+from tuneline.readers.rows import MISREAD, RowProblem
+from tuneline.readers.tables import Format, Input, open_lines, open_table
+from tuneline.readers.text import is_encoded, is_valid, known_encoding
 from tuneline.runtime.errors import DataError, UnreadableError
 from tuneline.runtime.terminal import say
 from tuneline.runtime.wording import listed
-from tuneline.sniffing.delimited import SNIFFED_RECORDS, first_records, fitting_layout
 from tuneline.sniffing.encodings import detect_encoding
-from tuneline.sniffing.header import CERTAIN, header_evidence
-from tuneline.sniffing.line_formats import is_fasttext, refuse_line_format
-from tuneline.sniffing.no_rows import refuse_no_rows
-from tuneline.sniffing.objects import refuse_object
+from tuneline.sniffing.tables import CERTAIN, SNIFFED_RECORDS, first_records, fitting_layout, header_evidence
 
-SOURCES = OptionNames("the delimiter", "the quoting", "the first row", "--encoding")
-"""What messages name instead of options, where there are none for what is detected."""
 SAMPLE = 2**20
 """Characters from which delimiter, quotes and header are detected."""
 SHOWN_CELLS = 5
 SHOWN_CHARACTERS = 60
+HEAD = 512
+"""Bytes by which a file without rows is recognised."""
+NO_ROWS: Sequence[tuple[bytes, str]] = (
+    (LFS_START, "a pointer of Git LFS, not the file itself: `git lfs pull` fetches it"),
+    (b"<!doctype html", "a web page, not the data"),
+    (b"<html", "a web page, not the data"),
+    (b"<?xml", "an XML file"),
+    (b"%pdf", "a PDF file"),
+    (b"\xd0\xcf\x11\xe0", "a spreadsheet of Excel 97"),
+    (b"pk\x03\x04", "a ZIP archive or a spreadsheet (.xlsx)"),
+    (b"\x80\x04", "a pickle of Python"),
+    (b"sqlite format 3", "a database of SQLite"),
+)
+"""First bytes of files that hold no rows, whatever their names say, in lower case."""
 
 
 class UnclearHeaderError(DataError):
@@ -120,72 +127,35 @@ class Sniffed:
         return UnclearHeaderError(problem, hint)
 
 
-def sniff(
-    path: DataFile,
-    told: Told = Told(),
-    options: OptionNames = SOURCES,
-    limits: Limits = DEFAULT_LIMITS,
-    *,
-    strict: bool = True,
-) -> Sniffed:
+def sniff(path: DataFile, told: Told = Told()) -> Sniffed:
     """Detect how a file is written, except for what is told.
 
-    Args:
-        path: The file.
-        told: What is not detected.
-        options: Names of the settings, for messages.
-        limits: Largest sizes that are read.
-        strict: As in ``open_text``: the file is to be training data.
-
     Raises:
-        DataError: The file is missing, too large, in a format that the pipeline does not read, or doubtful.
+        DataError: The file is missing, in a format that the pipeline does not read, or doubtful.
     """
-    if isinstance(path, Path) and not path.is_fifo() and (problem := not_a_file(path)):
-        hint = "Check the path; name a file."
-        if path.is_dir():
-            hint = "Name the files in it, one per split."
-        raise DataError(f"{path} {problem}.", hint)
-
     if isinstance(path, Path) and not path.is_fifo():
-        refuse_no_rows(path)
-    usual = usual_layout(path, told)
-    sniffer = SNIFFERS.get(usual.format.name)
-    if sniffer is None:
-        return Sniffed(Input(path, usual, limits, options=options, strict=strict))
+        problem = not_a_file(path)
+        if problem is not None:
+            hint = "Check the path; name a file, or of a folder the files in it."
+            raise DataError(f"{path} {problem}.", hint)
+        _refuse_no_rows(path)
+    layout = (told.format or format_of(path, "the format")).usual
+    if layout.format.is_columnar:
+        return Sniffed(Input(path, layout))
     if told.encoding is not None:
         encoding = known_encoding(told.encoding)
     else:
-        encoding = detect_encoding(path, options, limits, strict=strict)
-    layout = replace(usual, encoding=encoding)
-    return sniffer(Input(path, layout, limits, options=options, strict=strict), told)
+        encoding = detect_encoding(path)
+    source = Input(path, replace(layout, encoding=encoding))
+    if layout.format not in {CSV, TSV}:
+        return Sniffed(source)
 
-
-def usual_layout(path: DataFile, told: Told) -> Layout:
-    """Return how a file of this format is usually written."""
-    file_format = told.format or format_of(path, "the format")
-    return file_format.usual
-
-
-def _sniff_objects(source: Input, told: Told) -> Sniffed:  # noqa: ARG001
-    """Refuse a file of JSON without rows."""
-    refuse_object(source)
-    return Sniffed(source)
-
-
-def _sniff_table(source: Input, told: Told) -> Sniffed:
-    """Detect delimiter, quotes, titles and header."""
+    # a table: delimiter, quotes, titles and header
     lines = _sample(source)
     if not "".join(lines).strip():
         return Sniffed(source)  # and its reader says that it is empty
-    if told.delimiter is None and is_fasttext(lines):
-        return Sniffed(replace(source, layout=replace(source.layout, format=FASTTEXT)))
-    if told.delimiter is None:
-        refuse_line_format(source.name, lines)
-
     layout = fitting_layout(lines, source.layout, told.delimiter, told.quoting)
-    table_format = CSV
-    if layout.delimiter == TSV.usual.delimiter:
-        table_format = TSV
+    table_format = TSV if layout.delimiter == TSV.delimiter else CSV
     layout = replace(layout, format=table_format, columns=told.columns)
     source = replace(source, layout=layout)
     if told.columns is not None:
@@ -199,35 +169,32 @@ def _sniff_table(source: Input, told: Told) -> Sniffed:
     return Sniffed(source, first, evidence > 0, abs(evidence) >= CERTAIN)
 
 
-SNIFFERS: Mapping[str, Callable[[Input, Told], Sniffed]] = {
-    CSV.name: _sniff_table,
-    TSV.name: _sniff_table,
-    JSONL.name: _sniff_objects,
-}
-"""What a text file shows beside its encoding, by format. Files of other formats describe themselves."""
+def _refuse_no_rows(path: Path) -> None:
+    """Refuse a file that holds no rows."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return  # whoever reads it says why
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for first_bytes, name in NO_ROWS:
+        if start.startswith(first_bytes.lower()):
+            raise DataError(f"{path} is {name}.", "Save its table as CSV (UTF-8), JSON Lines or Parquet.")
 
 
-def sniffed_input(
-    path: DataFile,
-    required: Collection[str],
-    told: Told = Told(),
-    options: OptionNames = SOURCES,
-    limits: Limits = DEFAULT_LIMITS,
-    *,
-    strict: bool = False,
-) -> Input:
+def sniffed_input(path: DataFile, required: Collection[str], told: Told = Told()) -> Input:
     """Return a file as it is detected, and print how that is if it is unusual.
 
     The columns that the caller requires tell a header. The other arguments are those of ``sniff``.
     """
-    source = sniff(path, told, options, limits, strict=strict).settled(required)
-    usual = usual_layout(path, told).told(told.layout)
+    source = sniff(path, told).settled(required)
+    usual = (told.format or format_of(path, "the format")).usual.told(told.layout)
     if source.layout != replace(usual, format=source.layout.format):
         say(f"{path}: read as {source.layout.described()}", error=True)
     return source
 
 
-def fitting_input(source: Input, required: Collection[str]) -> Input:
+def fitting_input(source: Input, required: Sequence[str]) -> Input:
     """Return a file as it was told; if its first rows do not fit that, as it is detected.
 
     Args:
@@ -239,11 +206,10 @@ def fitting_input(source: Input, required: Collection[str]) -> Input:
     """
     if source.path is None or fits(source, required):
         return source
-    sniffed = sniff(source.path, options=source.options, limits=source.limits, strict=source.strict)
-    return sniffed.settled(required)
+    return sniff(source.path).settled(required)
 
 
-def fits(source: Input, required: Collection[str]) -> bool:
+def fits(source: Input, required: Sequence[str]) -> bool:
     """Return True if a file has the columns, and its first rows and its encoding are as its layout says.
 
     Raises:
@@ -253,10 +219,9 @@ def fits(source: Input, required: Collection[str]) -> bool:
         with open_table(source) as table:
             if table.lines is not None and not _is_encoded_as_told(source):
                 return False
-            if table.has_schema and not set(required) <= set(table.names()):
+            if not set(required) <= set(table.names()):
                 return False
-            rows = table.rows(dict.fromkeys(required, ""), everywhere=(), lists=required)
-            values = [row for _, row in itertools.islice(rows, SNIFFED_RECORDS)]
+            values = [row for _, row in itertools.islice(table.rows(required), SNIFFED_RECORDS)]
     except UnreadableError:
         raise
     except DataError:
@@ -269,8 +234,7 @@ def fits(source: Input, required: Collection[str]) -> bool:
 
 def _is_encoded_as_told(source: Input) -> bool:
     """Return True if the first lines of a text are in its encoding, and not rather in UTF-8."""
-    lines = _sample(source)
-    text = "".join(lines)
+    text = "".join(_sample(source))
     if not is_valid(text):
         return False
     if source.layout.encoding == "utf-8" or text.isascii():
@@ -280,15 +244,6 @@ def _is_encoded_as_told(source: Input) -> bool:
     except UnicodeEncodeError:
         return True
     return not is_encoded(content, "utf-8")
-
-
-def is_valid(text: str) -> bool:
-    """Return True if a text was decoded without replacements of bytes (``surrogateescape``)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _sample(source: Input) -> list[str]:

@@ -98,7 +98,7 @@ def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
     assert "a.csv, line 3: no text." in reasons
     assert "c.csv, line 2, column 'label': the label is not one of 'billing', 'delivery'." in reasons
     assert "d.jsonl, line 1: column 'text' is a number, not text." in reasons
-    assert "e.csv: no column 'text' (data.text_columns)" in reasons
+    assert "e.csv: no column 'text'" in reasons
     assert [incoming.name for incoming in new.refused] == ["a.csv", "c.csv", "d.jsonl", "e.csv"]
 
 
@@ -133,10 +133,10 @@ def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
         '{"text": "late", "label": "delivery"}\n{"text": 5, "label": "delivery"}\n'
         '{"text": "x", "label": []}\n',
     )
-    new = desk.harvest(bad_rows="skip", max_bad_share=0.5)
+    new = desk.harvest(max_bad_share=0.5)
     assert new.summary == "1 new, 1 incomplete, 2 bad"
     (reason,) = new.refused.values()
-    assert reason.startswith("b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5 (data.max_bad_share).")
+    assert reason.startswith("b.jsonl: 2 of 3 rows are bad (66.67%), more than 0.5.")
 
 
 def test_labels_are_written_as_the_data_has_them(desk):
@@ -182,12 +182,6 @@ LAYOUTS = {
         "text,billing,delivery\n{}\n",
         ["late parcel,0,1", "wrong invoice,1,1", "hello,0,0"],
         ["late,1,1", "Late parcel,0,1", "hello,1,0", "thanks,0,0"],
-    ),
-    "rows": (
-        {"layout": "rows"},
-        "text,tags\n{}\n",
-        ["late parcel,delivery", "wrong invoice,billing", "wrong invoice,delivery", "hello,"],
-        ["late,delivery", "Late parcel,delivery", "hello,billing", "late,billing", "thanks,"],
     ),
 }
 

@@ -138,9 +138,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "one of two configurations": {"data": {"path": "someone/two", "name": "second", "splits": ONE_SPLIT}},
     "divided": {"data": {"path": "someone/two", "name": "first", "split": {"validation": 0.3, "test": 0.3}}},
-    "gaps left out": {
-        "data": {"path": "someone/gaps", "splits": ONE_SPLIT, "bad_rows": "skip", "max_bad_share": 1.0}
-    },
+    "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "max_bad_share": 1.0}},
     "plain numbers for classes": {
         "data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}
     },
@@ -186,11 +184,9 @@ SAYS = {
     "no such split": (
         "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,"
     ),
-    "no such group": "someone/lines, split train: no column 'customer' (data.split.by).",
-    "no such column": (
-        "someone/reviews, split train: no column 'texts' (data.text_columns).\n  The nearest is 'text'."
-    ),
-    "numbers for texts": "someone/images, split train: column 'text' holds int64, not text.",
+    "no such group": "someone/lines, split train: no column 'customer'.",
+    "no such column": ("someone/reviews, split train: no column 'texts'.\n  The nearest is 'text'."),
+    "numbers for texts": "someone/images, split train, row 1: column 'text' is a number, not text.",
     "an unlabelled split to report on": (
         "someone/reviews, split test has no labels (all are -1 or missing), but the test "
     ),

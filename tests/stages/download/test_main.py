@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.download.__main__ import main
-from stages.download.row_selection import sample_rows
+from stages.download.raw_splits import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
 from tuneline.core.tables import ROW_GROUP

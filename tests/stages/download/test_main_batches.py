@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.stages.download.made import GOOD, TRAIN, write_source
+from tests.stages.download.made import GOOD, write_source
 from tuneline.runtime.errors import DataError
 
 NEWEST = [{"text": "a bargain", "label": "spam"}]
@@ -56,7 +56,7 @@ def test_shards_as_the_hub_names_them_are_a_split(download, project):
     (project / "data/source/train-00000-of-00002.parquet").unlink()
     with pytest.raises(DataError, match="train-00000-of-00002"):
         download({**GOOD, "train.csv": None})
-    with pytest.raises(DataError, match=r"'train' is train\.csv"):
+    with pytest.raises(DataError, match="split 'train' has several files"):
         download({**GOOD, **shards})
 
 
@@ -67,34 +67,6 @@ def test_batches_alone_are_a_split(download, batches):
         "good night",
         "a bargain",
     ]
-
-
-@pytest.mark.parametrize(
-    ("period", "texts"),
-    [
-        ({"as_of": "2026-02-28"}, [*BASE, "hello", "buy", "good night"]),
-        ({"as_of": "2026-02-27"}, [*BASE, "hello", "buy"]),
-        ({"last_days": 2}, ["good night", "a bargain"]),
-        ({"last_days": 10**9}, ["hello", "buy", "good night", "a bargain"]),
-        ({"last_days": 60, "as_of": "2026-02-28"}, ["hello", "buy", "good night"]),
-    ],
-    ids=str,
-)
-def test_period_selects_batches_by_their_days(
-    period: dict[str, Any], texts: list[str], download, project, batches
-):
-    tables = download(data=period)
-    assert tables["train"]["text"].to_pylist() == texts
-    assert tables["test"].num_rows == 2  # a split without batches does not grow, and is read whole
-    source = json.loads((project / "data/raw/source.json").read_text())
-    assert ("train" in source["files"]) == (texts[0] == BASE[0])
-    assert sum(source["batches"]["train"].values()) == len(texts) - 4 * (texts[0] == BASE[0])
-
-
-def test_newest_batch_of_all_splits_ends_the_last_days(download, project, batches):
-    write_source(project / "data/source/validation", {JANUARY: BATCHES[JANUARY]})
-    with pytest.raises(DataError, match="2026-02-28 to 2026-03-01"):
-        download(data={"last_days": 2})
 
 
 def test_rows_of_batches_are_divided_like_those_of_a_file(download, project, batches):
@@ -126,28 +98,8 @@ def test_rows_of_batches_are_divided_like_those_of_a_file(download, project, bat
             f"{JANUARY}, line 3, column 'text': no text",
         ),
         ((FEBRUARY, "text,class\na,ham\n"), {}, f"train/{FEBRUARY}: no column 'label'"),
-        (
-            ("more.csv", TRAIN),
-            {"as_of": "2026-12-31"},
-            "train/more.csv: data.as_of is set, but the name of this batch",
-        ),
-        (
-            ("2026-02-30-x.csv", TRAIN),
-            {"last_days": 9},
-            "train/2026-02-30-x.csv: data.last_days is set, but the name",
-        ),
         (("x.csv.dvc", "outs: []\n"), {}, "train/x.csv is missing, but x.csv.dvc names it"),
-        (("notes.xlsx", ""), {}, "train/notes.xlsx is in a folder of batches"),
-        (
-            (JANUARY, BATCHES[JANUARY]),
-            {"as_of": "2025-12-31"},
-            "data.as_of: there is no batch up to 2025-12-31",
-        ),
-        (
-            (JANUARY, BATCHES[JANUARY]),
-            {"as_of": "2026-02-15", "last_days": 3},
-            "no batch from 2026-02-13 to 2026-02-15",
-        ),
+        (("notes.xlsx", ""), {}, "train/notes.xlsx, in a folder of batches, does not end in"),
     ],
 )
 def test_errors_name_the_batch(batch: tuple[str, Any], data: dict[str, Any], message: str, download, batches):
@@ -155,8 +107,3 @@ def test_errors_name_the_batch(batch: tuple[str, Any], data: dict[str, Any], mes
     with pytest.raises(DataError) as error:
         download(data=data)
     assert message in str(error.value)
-
-
-def test_period_without_batches_is_refused(download):
-    with pytest.raises(DataError, match=r"data\.as_of"):
-        download(data={"as_of": "2026-02-28"})

@@ -16,7 +16,6 @@ from tests.stages.download.test_corrector import correct, key
 DATA: dict[str, Any] = {
     "splits": {"train": "all"},
     "split": {"validation": 0.2, "test": 0.2},
-    "bad_rows": "skip",
     "max_bad_share": 0.5,
     "shard_rows": 50,
 }

@@ -41,10 +41,6 @@ def columns(rows):
     )
 
 
-def one_row_per_label(rows):
-    return lines("text,tags", [f'"{text}",{name}' for text, names in rows for name in names or [""]])
-
-
 def lists(rows):
     return parquet([{"text": text, "tags": names} for text, names in rows])
 
@@ -55,7 +51,6 @@ LAYOUTS = [
     ("jsonl", json_lines, {"layout": "lists"}),
     ("parquet", lists, {"layout": "lists"}),
     ("csv", columns, {"layout": "columns", "columns": NAMES}),
-    ("csv", one_row_per_label, {"layout": "rows"}),
 ]
 
 
@@ -129,22 +124,6 @@ def test_test_split_whose_sets_are_all_empty_has_no_labels(download):
     }
     tables = download(files, data, evaluate={"split": "validation"}, train={"keep": "last"})
     assert tables["test"]["labels"].to_pylist() == [[-1]] * len(ROWS)
-
-
-def test_rows_are_divided_after_rows_of_a_text_are_joined(download_sets, download):
-    many = [(f"text {number}", ["a", "b"] if number % 2 else ["b"]) for number in range(200)]
-    data = {
-        "task": "multilabel",
-        "label_column": "tags",
-        "label_sets": {"layout": "rows"},
-        "split": {"validation": 0.2, "test": 0.2},
-    }
-    tables = download({"train.csv": one_row_per_label(many)}, data)
-    texts = [text for table in tables.values() for text in table["text"].to_pylist()]
-    assert sorted(texts) == sorted(text for text, _ in many)
-    for table in tables.values():
-        for text, labels in zip(table["text"].to_pylist(), table["labels"].to_pylist(), strict=True):
-            assert labels == ([0, 1] if int(text.split()[1]) % 2 else [1])
 
 
 def test_task_without_layout_says_what_to_set(download_sets):

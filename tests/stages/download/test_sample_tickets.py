@@ -24,8 +24,8 @@ def tickets() -> dict[str, list[Ticket]]:
     return {
         split: [
             Ticket(*list(row.values())[:3])
-            for file in sample.read(split, wanted).files
-            for batch in file.batches
+            for _, batches in sample.read(split, wanted).files
+            for batch in batches
             for row in batch.to_pylist()
         ]
         for split in SPLITS

@@ -8,7 +8,7 @@ from tests.columns_corpus import KINDS, Columns, Kind, drawn
 from tuneline.columns.choice import decide_columns
 from tuneline.columns.profiles import count_columns, count_words
 from tuneline.columns.readings import OpenQuestionError, UserChoices
-from tuneline.readers.label_values import NumberFormat, label_number
+from tuneline.readers.label_values import label_number
 from tuneline.runtime.errors import DataError
 
 DIRT = (0.0, 0.01, 0.05)
@@ -65,7 +65,7 @@ def outcome(kind: Kind, columns: Columns) -> tuple[str, str]:
     is_right = found == (sorted(expected.label), expected.task, expected.layout, expected.separator)
     if expected.number is not None:
         text, value = expected.number
-        is_right = is_right and label_number(text, NumberFormat(decision.reading.decimal)) == value
+        is_right = is_right and label_number(text, decision.reading.decimal) == value
     if expected.doubt_only or not is_right:
         return "wrong", str(found)
     return "right", str(found)

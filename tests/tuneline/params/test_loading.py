@@ -86,12 +86,6 @@ def test_yaml_that_is_nested_too_deep_is_refused(tmp_path, content):
         load_params(tmp_path / "params.yaml")
 
 
-def test_date_without_quotes_that_no_calendar_has_is_invalid_yaml(tmp_path):
-    (tmp_path / "params.yaml").write_text("data: {as_of: 2026-02-31}\n")
-    with pytest.raises(ParamsError, match=r"params\.yaml: .*day"):
-        load_params(tmp_path / "params.yaml")
-
-
 def test_duplicate_key_is_named(tmp_path):
     (tmp_path / "params.yaml").write_text("seed: 1\nseed: 2\n")
     with pytest.raises(ParamsError, match="seed"):

@@ -30,8 +30,7 @@ def run(tmp_path, monkeypatch, capfd):
             "model": str(model),
             "folder": str(tmp_path / "out"),
             "keep": ["subject"],
-            "bad_rows": "stop",
-            "max_bad_share": 0.01,
+            "max_bad_share": 0.0,
         }
         monkeypatch.setattr(sys, "argv", ["jobs", json.dumps(options), *map(str, paths)])
         monkeypatch.setattr(sys, "stderr", sys.stdout)

@@ -1,6 +1,5 @@
 import pytest
 
-from tuneline.predict import BAD_ROW_OPTIONS
 from tuneline.predict.streaming import REPORTED, good_rows
 from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
@@ -23,13 +22,13 @@ def test_first_bad_row_stops():
         list(
             good_rows(
                 every_second_row_bad(4),
-                BadRows("in.csv", "line", BadRowPolicy("stop", 1.0, *BAD_ROW_OPTIONS)),
+                BadRows("in.csv", "line", BadRowPolicy()),
             )
         )
 
 
 def test_skipped_rows_are_counted_and_the_first_ones_reported(capsys):
-    bad = BadRows("in.csv", "line", BadRowPolicy("skip"))
+    bad = BadRows("in.csv", "line", BadRowPolicy(1.0))
     rows = list(good_rows(every_second_row_bad(100), bad))
     assert [row.number for row in rows] == list(range(2, 101, 2))
     assert bad.count == 50

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 
 from tuneline.predict.columns import OutputColumns
 from tuneline.predict.writing import PredictionOutput, json_line, open_writer
-from tuneline.readers.delimited import CSV, DelimitedReader
+from tuneline.readers.delimited import CSV
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows
-from tuneline.readers.tables import Input
-from tuneline.readers.text import open_text
+from tuneline.readers.tables import Input, open_table
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.tasks import Classification, Multilabel
 from tuneline.words.spreadsheet import FORMULA
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text(
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20) | st.text(
     'ab\r\n\t", \ufeff', min_size=1, max_size=5
 )
 LINES = TEXTS.map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"), " ")))
@@ -64,8 +63,8 @@ def test_any_texts_names_and_labels_are_read_back(tmp_path, data, kind):
 @given(cells=st.lists(st.tuples(TEXTS.map(lambda text: text.replace("\0", ""))), min_size=1, max_size=5))
 def test_csv_is_read_back_as_training_reads_it(tmp_path, cells):
     write(tmp_path / "out.csv", "csv", ["text"], cells)
-    with open_text(tmp_path / "out.csv", "utf-8") as lines:
-        records = [fields for _, fields in DelimitedReader(lines, CSV.usual)]
+    with open_table(Input(tmp_path / "out.csv", CSV.usual)) as table:
+        records = [fields for _, fields in table.rows(table.names())]
     assert [fields[1] for fields in records] == [text for (text,) in cells]
 
 
@@ -79,10 +78,10 @@ def test_excel_safe_file_has_no_cell_and_no_name_that_a_spreadsheet_executes(tmp
     column = data.draw(formulas.filter(str.strip))
     path = tmp_path / f"out.{kind}"
     write(path, kind, [column], cells, ("a", label), excel_safe=True)
-    with open_text(path, "utf-8") as lines:
-        reader = DelimitedReader(lines, FORMATS[kind].usual)
-        records = [fields for _, fields in reader]
-    for cell in [*reader.names, *(cell for record in records for cell in record)]:
+    with open_table(Input(path, FORMATS[kind].usual)) as table:
+        names = table.names()
+        records = [fields for _, fields in table.rows(names)]
+    for cell in [*names, *(cell for record in records for cell in record)]:
         assert not cell.startswith(FORMULA) or is_number(cell)
     written = [record[1] for record in records]
     assert [cell.removeprefix(" ") for cell in written] == [text.removeprefix(" ") for (text,) in cells], (

@@ -1,32 +1,43 @@
 import pytest
 
-from tuneline.readers.rows import check_columns, nearest
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, nearest, row_problem
 from tuneline.runtime.errors import DataError
 
-REQUIRED = {"text": "data.text_columns", "label": "data.label_column"}
 
-
-def test_check_columns_accepts_columns_in_any_order_and_others():
-    check_columns(["label", "id", "id", "text"], REQUIRED, "a.csv")
-
-
-def test_missing_column_is_refused_with_its_option_and_the_nearest_name():
-    with pytest.raises(DataError, match=r"a\.csv: .*'label'") as error:
-        check_columns(["text", "labels"], REQUIRED, "a.csv")
+def test_columns_are_checked():
+    check_columns(["label", "id", "id", "text"], ["text", "label"], "a.csv")
+    with pytest.raises(DataError, match=r"a\.csv: no column 'label'\.") as error:
+        check_columns(["text", "labels"], ["label"], "a.csv")
     assert error.value.hint == "The nearest is 'labels'. It has 'text', 'labels'."
-
-
-def test_hint_of_a_missing_column_can_be_set():
-    with pytest.raises(DataError) as error:
-        check_columns(["text"], REQUIRED, "a.csv", hint="Set --label.")
-    assert error.value.hint == "Set --label."
-
-
-def test_duplicate_required_column_is_refused():
     with pytest.raises(DataError, match=r"column 'text' .* 2"):
-        check_columns(["text", "label", "text"], REQUIRED, "a.csv")
+        check_columns(["text", "label", "text"], ["text"], "a.csv")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("lable", "; the nearest is 'label'"), ("xyz", "")])
 def test_nearest_name_is_given_only_if_it_is_similar(name, expected):
     assert nearest(name, ["text", "label"]) == expected
+
+
+def test_first_bad_row_is_an_error_and_with_a_share_only_too_many_are():
+    problem = RowProblem(7, "no label", "Fill it in.", "'label'", lines=2)
+    with pytest.raises(DataError, match=r"a\.csv, line 7, column 'label': no label") as error:
+        BadRows("a.csv", "line", BadRowPolicy()).add(problem)
+    assert "data.max_bad_share" in error.value.hint
+
+    skipped = []
+    bad = BadRows("a.csv", "line", BadRowPolicy(0.1, "--max-bad-share"), skipped.append)
+    bad.add(problem)
+    assert (bad.count, skipped) == (2, [problem])
+    bad.check(18)
+    with pytest.raises(
+        DataError, match=r"2 of 19 rows are bad \(10.53%\)(.|\n)*line 7, column 'label'"
+    ) as error:
+        bad.check(17)
+    assert "Fill it in." in error.value.hint
+
+
+def test_row_without_text_or_with_half_a_character_cannot_be_predicted():
+    assert row_problem({"a": "", "b": "x"}) is None
+    assert row_problem({"a": " \u2003", "b": ""}) == "column 'a' and 'b': no text, or only white space"
+    assert row_problem({"a": "x", "b": None}) == "column 'b' is null, not text"
+    assert row_problem({"a": "\ud83d"}) == "column 'a' has an unpaired surrogate, \\ud83d"

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.core.written_records import write_record
-from tuneline.readers.rows import MAX_SHARE, Action
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
 MODEL_HELP = (
@@ -46,12 +45,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the metrics, as in metrics/evaluate.json"),
     ] = None,
-    bad_rows: Annotated[
-        Action, typer.Option(help="A row that cannot be read, without text or a known label. skip: left out")
-    ] = "stop",
     max_bad_share: Annotated[
-        float, typer.Option(min=0, max=1, help="skip: largest fraction of the rows")
-    ] = MAX_SHARE,
+        float,
+        typer.Option(min=0, max=1, help="Fraction of the rows that may be bad or unlabelled"),
+    ] = 0.0,
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")
     ] = None,
@@ -65,7 +62,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.evaluate.output import print_evaluation, write_errors
     from tuneline.core.records import Metrics
     from tuneline.params.loading import load_params
-    from tuneline.predict import BAD_ROW_OPTIONS
+    from tuneline.predict import BAD_ROW_OPTION
     from tuneline.predict.model_choice import text_columns
     from tuneline.readers.rows import BadRowPolicy
     from tuneline.runtime.errors import refusing
@@ -76,7 +73,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     with found_model(Path(), model, precision) as chosen:
         # The file is read with the model at hand: columns and classes are the model's
         names = text_columns(text, chosen.classifier.text_columns)
-        policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
+        policy = BadRowPolicy(max_bad_share, BAD_ROW_OPTION)
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
         with refusing():
             rows = read_labelled(

@@ -163,14 +163,11 @@ def read_labelled(
         tuple(texts),
         label,
         task,
-        dict.fromkeys(by, "--by"),
-        sparse=True,
+        by,
         policy=policy,
         sets=sets,
-        text_option="--text",
-        label_option="--label",
     )
-    source = sniffed_input(path, list(columns.options), Told(encoding=encoding), strict=True)
+    source = sniffed_input(path, columns.names, Told(encoding=encoding))
     if not task.has_classes:
         source = with_numbers_of(source, label)
 
@@ -181,7 +178,7 @@ def read_labelled(
         str(path),
         unit,
         policy,
-        lambda problem: printed.add(f"skipped {problem.place(unit)}: {problem.message}"),
+        lambda problem: printed.add(f"skipped {unit} {problem.line:,}: {problem.reason}"),
     )
     with open_table(source) as table:
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()

@@ -151,7 +151,7 @@ def ask_and_plan(paths: list[Path], choices: "UserChoices", params: "Params", *,
     from tuneline.columns.readings import OpenQuestionError
     from tuneline.sniffing.files import UnclearHeaderError
 
-    sniffed = sniff_files(paths, choices.encoding, params.data)
+    sniffed = sniff_files(paths, choices.encoding)
     header = choices.header
     try:
         with Console().status("Reading ..."):

@@ -71,7 +71,7 @@ def plan_division(
     option = "--by" if by is not None else "--by-time"
     named = by or by_time
     if named is not None:
-        check_columns(list(columns), {named: option}, "The train file")
+        check_columns(list(columns), [named], "The train file")
         if not without_file:
             raise DataError(
                 f"{option} divides a file, but every split has a file of its own.",

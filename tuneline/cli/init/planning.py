@@ -175,7 +175,6 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
     if plan.rows.share_left_out:
         # in whole percent, so that the same files satisfy the limit
         share = math.ceil(plan.rows.share_left_out * 100) / 100
-        values["data.bad_rows"] = "skip"
         values["data.max_bad_share"] = max(params.data.max_bad_share, share)
     if not current:
         # They name classes, columns or texts of the former data.
@@ -183,8 +182,6 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
         if plan.rows.classes:
             label = plan.columns[decision.label_column]
             values["data.label_names"] = rare_class_last(plan.rows.classes, label)
-        values["data.as_of"] = None
-        values["data.last_days"] = None
         values["evaluate.behaviour"] = None
     metric = params.train.metric
     values["train.metric"], _ = choose_metric(plan.rows.classes, decision, metric, current=current)

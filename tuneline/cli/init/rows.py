@@ -15,11 +15,14 @@ from tuneline.columns.profiles import NESTED, Column, count_columns
 from tuneline.params.data import DataParams, SplitParams
 from tuneline.paths import SPLITS
 from tuneline.readers.label_values import plain_text
-from tuneline.readers.rows import BadRowPolicy, BadRows, Limits, check_columns
+from tuneline.readers.rows import BadRowPolicy, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import Sniffed, Told, sniff
 from tuneline.tasks import TASKS
+
+MOST_BAD = 0.01
+"""Largest fraction of the rows of a file that are left out, if the parameters allow no more."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,10 @@ class RowFile:
         return has_all and not all(column.is_unlabelled for column in columns)
 
 
-def sniff_files(paths: Sequence[Path], encoding: str | None, current: DataParams) -> dict[str, Sniffed]:
-    """Detect how the file of each split is written, within the limits of the current parameters."""
-    files = current.files
-    limits = Limits.of(files.max_cell_characters, files.max_row_group_mb, files.max_unpacked_mb)
+def sniff_files(paths: Sequence[Path], encoding: str | None) -> dict[str, Sniffed]:
+    """Detect how the file of each split is written."""
     told = Told(encoding=encoding)
-    return {split: sniff(path, told, limits=limits) for split, path in by_split(files_in(paths)).items()}
+    return {split: sniff(path, told) for split, path in by_split(files_in(paths)).items()}
 
 
 def read_files(
@@ -63,7 +64,7 @@ def read_files(
     Args:
         sniffed: What was detected of the file of each split.
         header: True if the first line names the columns, as the user says; ``None`` to take what is detected.
-        current: The limits.
+        current: The current parameters, which may allow more bad rows.
 
     Raises:
         UnclearHeaderError: No file shows whether they have a header.
@@ -77,7 +78,7 @@ def read_files(
         # a file that shows it speaks for those that do not
         if header is not None or not file.is_clear:
             file = file.with_header(clear[0] if header is None else header)  # noqa: PLW2901
-        files[split] = read_file(file.settled(), BadRowPolicy("skip", current.max_bad_share))
+        files[split] = read_file(file.settled(), BadRowPolicy(max(current.max_bad_share, MOST_BAD)))
         if _shared(files[split].source) != _shared(files["train"].source):
             problem = f"{files[split].path} has another layout than {files['train'].path}."
             raise DataError(problem, "Write all files in one format, delimiter and encoding.")
@@ -95,17 +96,16 @@ def read_file(source: Input, policy: BadRowPolicy) -> RowFile:
     bad = BadRows(source.name, source.unit, policy)
     with open_table(source) as table:
         names = table.names()
-        check_columns(names, dict.fromkeys(names, ""), source.name)
+        check_columns(names, names, source.name)
         file = RowFile(source, count_columns(names, _cells(table, names, bad)), bad)
     bad.check(file.rows)
     return file
 
 
 def _cells(table: FileTable, names: Sequence[str], bad: BadRows) -> Iterator[dict[str, list[str | None]]]:
-    """Yield the cells of all columns; ``NESTED`` for columns that cannot be read."""
-    unreadable = set(names) - set(table.readable_names())
-    for batch in table.all_columns(bad):
-        cells: dict[str, list[str | None]] = {name: [NESTED] * batch.rows for name in unreadable}
+    """Yield the cells of all columns."""
+    for batch in table.batches(names, bad):
+        cells = {}
         for name, values in batch.columns.items():
             if isinstance(values, pa.Array):
                 values = values.to_pylist()  # noqa: PLW2901

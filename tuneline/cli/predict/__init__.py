@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from tuneline.cli.risk_options import Certainty, Risk
-from tuneline.predict import BAD_ROW_OPTIONS, Kind
+from tuneline.predict import BAD_ROW_OPTION, Kind
 from tuneline.program.program_rows import BATCH_SIZE, WINDOW
 from tuneline.promises import CERTAINTY
-from tuneline.readers.rows import DEFAULT_LIMITS, MAX_SHARE, MB, Action, BadRowPolicy, Limits
+from tuneline.readers.rows import BadRowPolicy
 from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ OUTPUT_HELP = (
 WHY_HELP = (
     "Add the column why: the words without which the answer changes most, and by how much. Each row is"
     " predicted again without each of its words: about 30 times as long for rows of 25 words"
+)
+
+
+BAD_SHARE_HELP = (
+    "Fraction of the rows that may be left out, because they cannot be read or have no text; with more, FILE"
+    " is refused"
 )
 
 
@@ -71,14 +77,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
             "--keep", metavar="COLUMN", help="Column to copy into the output; repeatable; all: every column"
         ),
     ] = None,
-    bad_rows: Annotated[
-        Action,
-        typer.Option(help="A row that cannot be read or has no text. stop: an error; skip: it is left out"),
-    ] = "stop",
-    max_bad_share: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="skip: largest fraction of the rows; with more, FILE is refused"),
-    ] = MAX_SHARE,
+    max_bad_share: Annotated[float, typer.Option(min=0, max=1, help=BAD_SHARE_HELP)] = 0.0,
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")] = None,
     quoting: Annotated[
         Literal["standard", "literal"] | None,
@@ -94,15 +93,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
             metavar="NAME", help="Of CSV, TSV and JSONL; default: detected; of standard input, utf-8"
         ),
     ] = None,
-    max_cell_characters: Annotated[
-        int, typer.Option(min=1, help="Longest cell of the input; longer ones are refused")
-    ] = DEFAULT_LIMITS.cell,
-    max_row_group_mb: Annotated[
-        int, typer.Option(min=1, max=2047, help="Largest row group of a Parquet file, decoded")
-    ] = DEFAULT_LIMITS.row_group // MB,
-    max_unpacked_mb: Annotated[
-        int, typer.Option(min=1, help="Largest input after unpacking and decoding")
-    ] = DEFAULT_LIMITS.unpacked // MB,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per forward pass")] = BATCH_SIZE,
     window: Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")] = WINDOW,
     threads: Annotated[
@@ -151,7 +141,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         raise StageError("--engine ray: each file has a result of its own.", "Name a folder: -o results/")
     if is_stream(sources[0]) and folder is not None:
         raise StageError("--output: standard input and pipes are read into one file.", "Name a file.")
-    limits = Limits.of(max_cell_characters, max_row_group_mb, max_unpacked_mb)
 
     # - formats
     told = Told(
@@ -180,10 +169,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     # predictions
     required = None if risk is None else RequiredRisk(risk, certainty)
     rule = promised_rule(classifier, choice.file(), required, plain=plain)
-    policy = BadRowPolicy(bad_rows, max_bad_share, *BAD_ROW_OPTIONS)
+    policy = BadRowPolicy(max_bad_share, BAD_ROW_OPTION)
     options = StreamOptions(batch_size, window, policy, rule, why)
     with refusing():
-        inputs = [opened_input(source, told, input_columns.texts, limits) for source in sources]
+        inputs = [opened_input(source, told, input_columns.texts) for source in sources]
         if keeps_all and not is_stream(sources[0]):  # all results have the columns of the first file
             with open_table(inputs[0]) as table:
                 input_columns = input_columns.of(table)
@@ -208,20 +197,20 @@ def named_format(name: str | None) -> "Format | None":
     return FORMATS[name]
 
 
-def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...], limits: Limits) -> "Input":
+def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...]) -> "Input":
     """Return an input with how it is written: what is told, else what is detected.
 
     A stream is not read ahead, so nothing of it is detected.
     """
     from tuneline.predict.named_files import is_stream
     from tuneline.readers.formats import format_of
-    from tuneline.readers.tables import COMMAND_OPTIONS, Input
+    from tuneline.readers.tables import Input
     from tuneline.sniffing.files import sniffed_input
 
     if source is not None and not is_stream(source):
-        return sniffed_input(source, texts, told, COMMAND_OPTIONS, limits)
+        return sniffed_input(source, texts, told)
     file_format = told.format or format_of(source, "--input-format")
-    return Input(source, file_format.usual.told(told.layout), limits)
+    return Input(source, file_format.usual.told(told.layout))
 
 
 def check_options(delimiter: str | None, encoding: str | None, engine: str, workers: int | None) -> None:

@@ -105,7 +105,7 @@ def test_joined_files_are_refused_with_the_line_of_the_second_header(project, ti
     done = init(project / "joined.csv", "--force")
     assert done.exit_code == 1
     assert "joined.csv: 1 of 81 rows are" in done.output
-    assert "line 42: a second header line" in done.output
+    assert "line 42: a header line instead of a row" in done.output
     assert not (project / "data").exists()
 
 

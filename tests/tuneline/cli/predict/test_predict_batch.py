@@ -101,7 +101,7 @@ def test_file_with_bad_rows_has_no_result_unless_they_are_skipped(given, predict
     assert stopped.exit_code == 65
     assert "in/b.csv, row 2" in stopped.stderr
     assert list(contents(Path("out"))) == ["a.parquet"]
-    skipped = predict("in", "-o", "out/", "--bad-rows", "skip", "--max-bad-share", 1)
+    skipped = predict("in", "-o", "out/", "--max-bad-share", 1)
     assert skipped.exit_code == 0
     assert "skipped row 2" in skipped.stderr
     assert sorted(contents(Path("out"))) == ["a.parquet", "b.csv.parquet", "c.jsonl.parquet"]

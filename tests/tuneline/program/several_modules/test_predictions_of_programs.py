@@ -53,7 +53,7 @@ def test_predictions_are_those_of_the_command_to_the_last_digit(
     file = folder / "in.jsonl"
     file.write_text("".join(json.dumps({"subject": a, "body": b}) + "\n" for a, b in pairs))
     source = Input(file, FORMATS["jsonl"].usual)
-    options = StreamOptions(batch_size, 4096, BadRowPolicy("stop"), rule=model.rule)
+    options = StreamOptions(batch_size, 4096, BadRowPolicy(), rule=model.rule)
     columns = InputColumns(("subject", "body"), ())
     predict_inputs(model, [source], columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)
     expected = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
