@@ -154,11 +154,13 @@ def _is_decided(ended: EndedRun, commit: str) -> bool:
     production = ended.registry.in_stage(ended.settings.promotion.stage)
     message = ended.repository.git("log", "-1", "--format=%B", commit)
     decision = decision_in(message)
-    if f"{CONDITIONS_TRAILER}: {ended.conditions}" not in message:
+    if f"{CONDITIONS_TRAILER}: " not in message:
         # A run that changed nothing has made no commit: the history of the gate has its decision.
         name = production.name if production else ""
         pairs = {(entry.commit, entry.production, entry.outcome) for entry in ended.registry.decisions()}
         return (commit, name, "rejected") in pairs
+    if f"{CONDITIONS_TRAILER}: {ended.conditions}" not in message:
+        return False
     if decision == "withheld":
         return ended.registry.tags().hold(ended.settings.promotion.stage) is not None
     return decision != "promoted"  # without a tag, the promotion failed
