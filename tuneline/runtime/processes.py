@@ -108,17 +108,6 @@ def ending(process: subprocess.Popen[bytes], seconds: float | None = 60) -> Iter
             process.wait()
 
 
-def terminate_descendants() -> bool:
-    """Send SIGTERM to all descendants of this process, in any session; return False if there is none."""
-    import psutil
-
-    processes = psutil.Process().children(recursive=True)
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    return bool(processes)
-
-
 def supervised(command: Sequence[str], output: int, *, leader_last: bool = False) -> list[str]:
     """Return the command line that runs a command below a supervisor, which ends with this process.
 

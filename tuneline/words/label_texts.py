@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tuneline.tasks import Classification, Multilabel, Regression, Task
-from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
+from tuneline.tasks.multilabel import NO_LABELS
 
 
 @singledispatch
@@ -103,10 +103,3 @@ def _(task: Multilabel, label: Any) -> str:
 def _(_task: Regression, label: Any) -> str:
     """Return a number with four digits."""
     return f"{label:.4g}"
-
-
-def unfilled_cell(kind: str) -> str:
-    """Return what is in the cell of a label that people fill in, by ``data.task``."""
-    if kind == Multilabel.kind:
-        return UNFILLED
-    return ""
