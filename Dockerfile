@@ -1,5 +1,5 @@
-# Two images. The default one is of the flows' worker and of the Prefect server it was tested with; docs/production.md explains how to run
-# them. `--target serve` is of a model behind a port, `tuneline serve`, without torch and DVC; docs/serving.md explains it.
+# Two images. The default one is of the flows' worker and of Prefect's server; docs/production.md explains how to run
+# them. `--target serve` is of a model behind a port, `tuneline serve`, without torch and DVC; docs/service.md explains it.
 # Needs BuildKit (any Docker since 18.09; the default since 23).
 # The tag moves with Debian's security fixes. To build on one image for ever: --build-arg BASE_IMAGE=python@sha256:...
 ARG BASE_IMAGE=python:3.11-slim-bookworm

@@ -133,7 +133,7 @@ class DriftSettings(DriftLimits):
 
 
 class Scoring(Section):
-    """Settings of flow ``score`` (docs/scoring.md)."""
+    """Settings of flow ``score`` (docs/ingest.md)."""
 
     inbox: FilePath = Path("data/inbox")
     """Folder of new files: CSV, TSV, JSONL or Parquet, plain or .gz."""
@@ -217,7 +217,7 @@ class Settings(Section):
     promotion: PromotionPolicy = PromotionPolicy()
     """Conditions under which a model replaces the one in production (docs/promotion.md)."""
     scoring: Scoring = Scoring()
-    """Flow ``score``: its folders, bad rows and drift (docs/scoring.md)."""
+    """Flow ``score``: its folders, bad rows and drift (docs/ingest.md)."""
     retention: Retention = Retention()
     """What flow ``clean`` keeps (docs/operations.md)."""
     ingest: Ingest = Ingest()

@@ -124,7 +124,7 @@ def apply_automations(client: SyncPrefectClient, entries: list[dict[str, Any]]) 
         if block.name == PEOPLE:
             address = str(block.id)
     if address is None:
-        say(f"Nobody is told when a run fails: there is no block {PEOPLE!r} (docs/notifications.md).")
+        say(f"Nobody is told when a run fails: there is no block {PEOPLE!r} (docs/operations.md).")
 
     for entry in entries:
         sends = False

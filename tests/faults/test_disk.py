@@ -164,7 +164,7 @@ def test_predict_says_that_the_disk_is_full_and_keeps_the_previous_output(pipeli
 
 
 @pytest.mark.slow
-@pytest.mark.promise("full-disk-at-checkpoint")
+@pytest.mark.promise("full-disk")
 def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_from_it(tmp_path):
     tiny_task.write_data(tmp_path)
     shutil.copytree(ROOT / "tests/conf/accelerate", tmp_path / "conf/accelerate")

@@ -152,7 +152,7 @@ def assert_ends_with_a_checkpoint(
 
 
 @pytest.mark.slow
-@pytest.mark.promise("late-signal")
+@pytest.mark.promise("killed-training")
 def test_signal_after_the_last_step_saves_and_publishes_nothing(tmp_path, data):
     """The launcher may end at any moment before the model is published."""
     tiny_task.write_params(fill(tmp_path, data), checkpoint_every_steps=None, keep="last")

@@ -101,7 +101,7 @@ def test_promotion_killed_at_any_instant_is_undone_or_complete(one, push, every)
     assert one.production == commit
 
 
-@pytest.mark.promise("broken-connection")
+@pytest.mark.promise("failed-push")
 def test_connection_that_breaks_after_origin_accepted_is_a_promotion(one):
     parent = "pid=$PPID; until grep -q push /proc/$pid/cmdline; do pid=$(cut -d' ' -f4 /proc/$pid/stat); done"
     hook(one, "post-receive", f"{parent}; touch killed; kill -9 $pid")
@@ -204,7 +204,6 @@ def test_two_machines_that_promote_at_once_agree(one, two, root):
 
 
 @pytest.mark.parametrize("seconds", [-300, 300])
-@pytest.mark.promise("clocks-differ")
 def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkeypatch):
     """A machine whose clock is off promotes, another rolls back, and each sees what was announced."""
     announced = []

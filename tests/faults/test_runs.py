@@ -50,7 +50,6 @@ def abandon(repository: Repository, name: str) -> None:
         raise RuntimeError
 
 
-@pytest.mark.promise("damaged-record")
 def test_run_whose_own_record_is_damaged_starts_again(repository):
     abandon(repository, "run")
     record = repository.state / "run.json"

@@ -100,7 +100,7 @@ def kill_prediction(when: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-@pytest.mark.promise("killed-prediction")
+@pytest.mark.promise("killed-scoring")
 def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model, outbox, put):
     waiting = [put("first.csv", tickets(5)), put("large.csv", tickets(50_000)), put("last.csv", tickets(5))]
     killer = threading.Thread(target=kill_prediction, args=[lambda: list(outbox.scratch.glob(".2.parquet*"))])
@@ -189,7 +189,7 @@ print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems
 @pytest.mark.parametrize(
     "scratch", ["disk/scratch", pytest.param("scratch", marks=pytest.mark.slow)]
 )  # tuneline predict fails, or what copies its rows
-@pytest.mark.promise("killed-prediction")
+@pytest.mark.promise("killed-scoring")
 def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch):
     draw, disk = random.Random(1), tmp_path / "disk"
     disk.mkdir()
@@ -219,7 +219,6 @@ def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_mod
     assert score(outbox, toy_model, changed).problems, "it is gone"
 
 
-@pytest.mark.promise("repeated-name")
 def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
     """The numbers agree, also where the user has a file of such a name."""
     score(outbox, toy_model, put("a.csv", tickets(3)))
@@ -285,7 +284,6 @@ def test_kill_at_any_instant_leaves_a_refusal_or_nothing_or_the_whole_result(toy
     assert not list(outbox.scratch.iterdir())
 
 
-@pytest.mark.promise("damaged-scoring-record")
 def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put):
     scored, refused = put("scored.csv", tickets(2)), put("refused.csv", tickets(2), column="body")
     score(outbox, toy_model, scored, put("other.csv", tickets(2)))

@@ -150,7 +150,6 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
         assert ingest(return_state=True).name == "Skipped"
 
 
-@pytest.mark.promise("contradicting-rows")
 def test_rows_that_contradict_the_data_are_listed_and_told_of(served, desk):
     desk.put("again.csv", "a parcel of train", "=a parcel of validation")
     desk.put("more.csv", "a parcel of validation")

@@ -146,7 +146,6 @@ def test_archived_file_is_scored_again_by_another_model_when_it_is_moved_back(
 
 
 @pytest.mark.slow
-@pytest.mark.promise("killed-drift-event")
 def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_path):
     """The other order loses the event for a day, and with it the training that it starts."""
     record, env = tmp_path / "drift.json", {**served.env, "PYTHONPATH": str(ROOT)}

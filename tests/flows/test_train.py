@@ -287,7 +287,6 @@ def stored(toy, tmp_path) -> Callable[[str, str], bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.promise("rejected-weights")
 def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(run, toy, stored, tmp_path):
     assert "v0.1.0 in production" in run(push=True).state.message
     assert stored("onnx@v0.1.0", "models/onnx")
@@ -311,7 +310,6 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
 
 
 @pytest.mark.slow  # three runs; tests/tuneline/repository/test_dvc.py has what is refused
-@pytest.mark.promise("missing-remote")
 def test_remote_that_is_gone_is_refused(run, served, toy, stored, tmp_path):
     assert "v0.1.0 in production" in run(push=True).state.message
     shelf = tmp_path / "shelf"

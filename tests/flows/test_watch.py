@@ -10,7 +10,6 @@ from tests.flows.prefect_server import events, until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-@pytest.mark.promise("silence")
 def test_silence_and_a_missing_copy_are_alerts_once_a_day(served, toy, promoted, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "COPIED_WITHIN", module.timedelta(0))
     (toy.root / "conf").mkdir(exist_ok=True)

@@ -52,10 +52,7 @@ class FunctionName:
 
     @staticmethod
     def matches(text: str) -> bool:
-        """Return True if a text names a function of a file.
-
-        Otherwise it is a metric of the table or of the evaluate library.
-        """
+        """Return True if a text names a function of a file; otherwise it is a metric of the table."""
         return _NAME.fullmatch(text) is not None
 
     @classmethod

@@ -66,7 +66,6 @@ def test_branch_with_other_commits_is_not_moved(one, tmp_path):
     assert git(one.root, "rev-parse", "main") == ours
 
 
-@pytest.mark.promise("files-in-the-way")
 def test_files_of_a_person_are_not_overwritten(one):
     commit = changed(one, "data", "new rows")
     (one.root / "data").write_text("a person's own")

@@ -79,7 +79,7 @@ def test_run_that_was_asleep_is_not_started_a_second_time(served, runs, monkeypa
     assert names(served.client, asleep) == ["Running"]
 
 
-@pytest.mark.promise("silent-run")
+@pytest.mark.promise("killed-worker")
 def test_run_whose_heartbeats_stop_crashes(served, runs):
     entries = read_yaml(NOTIFICATIONS)["automations"]
     (automation,) = [
@@ -120,7 +120,7 @@ def test_deployments_bring_the_heartbeats_that_the_server_expects():
 
 @pytest.mark.slow  # two servers, a worker each, and three missing heartbeats
 @pytest.mark.timeout(900)
-@pytest.mark.promise("power-failure")
+@pytest.mark.promise("killed-worker")
 def test_run_that_died_with_its_server_is_resumed(tmp_path, toy):
     """As after a power failure."""
     home = tmp_path / "home"

@@ -49,7 +49,6 @@ def test_branch_that_only_grows_has_no_problem(clone, colleague):
     assert parted(clone, "main") is None
 
 
-@pytest.mark.promise("rewritten-branch")
 def test_rewritten_branch_is_named_with_the_rows_that_are_lost(clone, colleague):
     rows = sh("git", "rev-parse", "--short", "HEAD", cwd=clone).stdout.strip()
     commit(colleague, "Another history")
@@ -73,7 +72,6 @@ def test_rewritten_branch_is_named_with_the_rows_that_are_lost(clone, colleague)
     assert rewritten(clone, "main") is None, "it was meant"
 
 
-@pytest.mark.promise("rewritten-branch")
 def test_branches_that_have_parted_are_named(clone, colleague):
     commit(clone, "Mine")
     assert parted(clone, "main") is None, "it is only ahead"

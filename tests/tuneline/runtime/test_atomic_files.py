@@ -143,7 +143,7 @@ def test_file_is_the_old_or_the_new_one_wherever_the_writer_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize("write", [write_file, write_directory])
-@pytest.mark.promise("power-cut")
+@pytest.mark.promise("killed-writer")
 def test_everything_has_reached_the_disk_before_the_rename_and_the_rename_afterwards(
     tmp_path, write, monkeypatch
 ):
