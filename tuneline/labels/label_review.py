@@ -30,10 +30,9 @@ class Suspect(NamedTuple):
     Attributes:
         key: Hash of its texts, which finds the row again: ``tuneline.analysis.corrections.row_keys``.
         split: Its split; empty if it is not known.
-        proposed: Class name or number that models predict that were trained without the row, or that another
-            source gives.
+        proposed: Class name or number that models predict that were trained without the row.
         confidence: Probability of the proposed class; ``None`` without one.
-        place: Where the row, or the other label, is.
+        place: Where the row is.
     """
 
     key: str
