@@ -236,9 +236,7 @@ def stage_environment() -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("PREFECT_")}
 
 
-SECRETS_OF_THE_WORKER = frozenset(
-    {"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE", "TUNELINE_NOTIFY"}
-)
+SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"})
 """Variables that only the worker, git and DVC need: an address may contain a password."""
 # Hydra resolves ${oc.env:NAME} from the environment into params.yaml, which is committed.
 _WITHOUT_SECRETS = re.compile(

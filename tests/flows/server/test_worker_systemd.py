@@ -16,7 +16,7 @@ UNIT = ROOT / "containers/tuneline@.service"
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("instance", ["schedule", "serve", "worker"])
+@pytest.mark.parametrize("instance", ["schedule", "worker"])
 @pytest.mark.parametrize("user", ["", "root"], ids=["user", "machine"])
 def test_systemd_accepts_the_installed_unit(tmp_path, instance, user):
     """Installed with the commands of docs/production.md."""
