@@ -135,12 +135,6 @@ class TokenizedRows:
         """Number of windows of each row, int64 of shape ``(rows,)``; ``None``: each row is one input."""
         return None if self.windows is None else np.diff(self.windows.first)
 
-    def window_counts_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the number of inputs of the model that each of these rows is."""
-        if self.windows is None:
-            return np.ones(len(rows), dtype=np.int64)
-        return self.windows.counts(rows)
-
     def input_lengths_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the tokens of each input of the model that these rows are, one row after the other."""
         if self.windows is None:
@@ -148,12 +142,6 @@ class TokenizedRows:
         numbers = self.windows.numbers(rows)
         lengths: NDArray[np.int64] = self.windows.offsets[1:][numbers] - self.windows.offsets[:-1][numbers]
         return lengths
-
-    def window_numbers(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Return the numbers of the windows of these rows; a row that is not divided is one window."""
-        if self.windows is None:
-            return rows.astype(np.int64)
-        return self.windows.numbers(rows)
 
     def answers(self, values: NDArray[np.float32], rows: NDArray[np.integer]) -> NDArray[np.float32]:
         """Return one answer for each of these rows, float32 ``(rows, outputs)``.

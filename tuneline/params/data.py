@@ -49,12 +49,9 @@ class FilesParams(Section):
     quote: Character = '"'
     """The quote that encloses fields (``quoting: standard``). Inside of a field, it is doubled."""
     escape: Character | None = None
-    """Character before a quote inside a field, such as the backslash that MySQL writes.
-
-    ``null``: there is none.
-    """
+    """Character before a quote inside a field, such as the backslash of MySQL. ``null``: none."""
     skip_lines: Annotated[int, Field(ge=0)] = 0
-    """Number of lines above the header of CSV and TSV files, such as titles."""
+    """Lines above the header of CSV and TSV files, such as titles."""
     decimal: Literal[".", ","] = "."
     """Character before the decimals of a label that is a number: ``3.5`` or ``3,5``."""
     encoding: str = "utf-8"
@@ -190,15 +187,13 @@ class DataParams(Section):
     revision: str | None = None
     """hub: a commit, tag or branch. ``null``: main. ``data/raw/source.json`` records the commit."""
     splits: Splits
-    """What each split is taken from, in the slice syntax of the datasets library, for example ``train[:90%]``
-    or ``part1+part2``.
-    """
+    """What each split is taken from, such as ``train[:90%]`` or ``part1+part2``."""
     split: SplitParams | None = None
     """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
     """Columns of the text. The model reads two as a pair."""
     label_column: str
-    """Column of the class, of the number of a regression, or of the set of labels (``label_sets``).
+    """Column of the class, of the number, or of the set of labels (``label_sets``).
 
     ``label_sets: {layout: columns}``: what messages call the labels, which have no column; ``null``: labels.
     """
@@ -211,17 +206,18 @@ class DataParams(Section):
     label_sets: LabelSetsParams | None = None
     """multilabel: how the source writes several labels of a text. docs/your-data.md has examples."""
     max_rows: Positive | None = None
-    """Maximal number of rows of each split, sampled with ``seed``. ``null``: all rows."""
+    """Most rows of each split, sampled with ``seed``. ``null``: all rows."""
     shard_rows: Positive = 1_000_000
-    """Maximal number of rows of one file in ``data/raw`` and ``data/tokenized``; a larger split is several
-    shards. A shard is the unit of work: what a killed stage need not repeat, and what a worker of
-    ``run.engine: ray`` does at a time.
+    """Most rows of one file in ``data/raw`` and ``data/tokenized``; a larger split is several shards.
+
+    A shard is what a killed stage need not repeat, and what a worker of ``run.engine: ray`` does at a time.
     """
     max_bad_share: Rate = 0.0
-    """Largest fraction of the rows of a file that may be bad: they cannot be read, or have no text or label.
+    """Largest fraction of the rows of a file that may be bad: unreadable, or without text or label.
 
-    0: the first bad row is an error. Otherwise bad rows are left out, counted, and listed in
-    ``reports/download/skipped.parquet``; a file with more is an error."""
+    Bad rows are left out, counted, and listed in ``reports/download/skipped.parquet``; a file with more is an
+    error.
+    """
     sample: SampleParams
     """Size and difficulty of the built-in sample."""
     files: FilesParams

@@ -85,22 +85,19 @@ class TrainParams(Section):
     one example stay together.
     """
     learning_rate: PositiveFloat = 7.0e-4
-    """Learning rate after the warmup, from which ``schedule`` changes it.
+    """Learning rate after the warmup.
 
     Usual for fine-tuning: 1.0e-5 to 5.0e-5.
     """
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    """Weight decay factor of matrices; biases and norms do not decay. 0: no decay."""
+    """Weight decay factor of matrices. 0: no decay."""
     schedule: Schedule = "linear"
     """Learning rate schedule of transformers, after the warmup."""
     warmup_ratio: Fraction = 0.1
     """Warmup as a fraction of all optimizer steps, rounded up. 0: none."""
 
     loss: str | None = None
-    """Loss of each example: ``project/FILE.py:FUNCTION`` (docs/custom-loss.md).
-
-    ``null``: cross-entropy or squared error.
-    """
+    """Loss of each example: ``project/FILE.py:FUNCTION``. ``null``: cross-entropy or squared error."""
     label_smoothing: Fraction = 0.0
     """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
@@ -111,7 +108,7 @@ class TrainParams(Section):
     thresholds: ThresholdParams = ThresholdParams()
     """Several labels per row: how their thresholds are chosen."""
     freeze: list[str] = []
-    """Names of modules that are not trained, for example ``[embeddings, encoder.layer.0]``.
+    """Modules that are not trained, for example ``[embeddings, encoder.layer.0]``.
 
     Leave it empty with ``lora``.
     """
@@ -122,28 +119,27 @@ class TrainParams(Section):
     """
 
     mixed_precision: Literal["no", "fp16", "bf16", "auto"] | None = None
-    """Of the forward pass.
+    """Precision of the forward pass.
 
     ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
     bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto`` or ``cpu``: the same, and
     bf16 on CPUs that compute it (AVX512-BF16, AMX), if a measured step is faster.
     """
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, about a third more time."""
+    """Recompute activations in the backward pass: less memory, more time."""
     evaluate_every_steps: Positive | None = None
     """Optimizer steps between evaluations. ``null``: one at the end of each epoch."""
     keep: Literal["best", "last"] = "best"
-    """Weights to publish: the best by ``metric`` on the validation split, or the last."""
+    """Weights to publish: the best by ``metric`` on validation, or the last."""
     metric: str = "accuracy"
-    """Validation metric of the best weights: one of the task in ``tuneline/metrics/table.py`` with a formula,
-    or ``project/FILE.py:FUNCTION`` (docs/custom-loss.md).
+    """Validation metric of the best weights: one of the task, or ``project/FILE.py:FUNCTION``.
 
     A score with an interval decides everywhere else, too: verdict, choice of the head, comparison of exported
     models, sweeps and promotion. Instead of a loss, an error or a function, accuracy decides there, macro F1
     (multilabel) or Pearson's r (regression).
     """
     early_stopping: EarlyStopping | None = None
-    """Stop when ``metric`` on the validation split no longer improves. ``null``: train to the end."""
+    """Stop when ``metric`` on validation no longer improves. ``null``: train to the end."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -190,11 +186,10 @@ class RunParams(Section):
     A training that was killed resumes from the last one. ``null``: one after each epoch with better weights.
     """
     engine: Literal["local", "ray"] = "local"
-    """Where ``tokenize``, ``validate`` and the flow ``score`` work on shards.
+    """Where ``tokenize`` and ``validate`` work on shards.
 
-    ``local``: in the stage's process. ``ray`` (``pip install
-    '.[ray]'``): on the cluster that ``RAY_ADDRESS`` names, or on one that is started here. The outs have the
-    same bytes.
+    ``local``: in the stage's process. ``ray``: on the cluster that ``RAY_ADDRESS`` names, or on one that is
+    started here. The outs have the same bytes.
     """
     workers: Positive | None = None
     """ray: shards that are worked on at the same time. ``null``: one for each CPU of the cluster."""

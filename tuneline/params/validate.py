@@ -54,33 +54,32 @@ class DataDriftLimits(Section):
     """
 
     max_psi: PositiveFloat = 0.25
-    """Largest allowed population stability index of labels and of lengths."""
+    """Largest population stability index of labels and of lengths."""
     max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Largest allowed Kolmogorov-Smirnov distance; not applied to class labels, which have no order."""
+    """Largest Kolmogorov-Smirnov distance of lengths, or of numbers."""
     significance: Annotated[float, Field(gt=0, lt=1)] = 0.001
-    """A distance with a p-value above this passes, however large it is, because small splits vary by chance.
-    """
+    """A distance with a p-value above this passes: small splits vary by chance."""
     min_vocabulary: Rate = 0.7
-    """Smallest allowed fraction of the word occurrences that are words of the other data."""
+    """Smallest fraction of the word occurrences that are words of the other data."""
     min_rows: Rate = 0.5
-    """Smallest allowed number of rows, as a fraction of that of the promoted model's data."""
+    """Smallest number of rows, as a fraction of that of the promoted model's data."""
 
 
 class ValidateParams(Section):
     """Limits of the data checks. A limit with the name of a check is a fraction of the rows of a split."""
 
     severity: Mapping[str, CheckSeverity] = {}
-    """Severities of checks that are not the default ones: error, warning or ignore."""
+    """Severities that are not the default ones: error, warning or ignore, by check."""
     min_rows: Positive = 20
-    """``rows``: smallest allowed number of rows of a split."""
+    """``rows``: smallest number of rows of a split."""
     min_class_rows: Positive = 5
     """``rare_classes``: smallest number of rows of a class in train."""
     blank_in_pair: Rate = 0.01
-    """Pairs with a text without a visible character, such as messages without a subject."""
+    """Pairs with a text without a visible character."""
     broken_encoding: Rate = 0.01
     """Rows with U+FFFD, or UTF-8 that was read as Latin-1 or Windows-1252."""
     length_outliers: Rate = 0.01
-    """Rows whose number of characters is far from that of most rows of train."""
+    """Rows that are far longer or shorter than most rows of train."""
     class_balance: Rate = 0.9
     """Rows of the most frequent label, or without any."""
     conflicting_labels: Rate = 0.02
@@ -88,13 +87,13 @@ class ValidateParams(Section):
     duplicates: Rate = 0.05
     """Rows that repeat an earlier row of their split."""
     leakage: Rate = 0.02
-    """Rows of validation and test that are in an earlier split; pairs in either order."""
+    """Rows of validation and test that are in an earlier split."""
     near_duplicates: Rate = 0.25
-    """Rows that resemble another row of their split, or a row of an earlier split."""
+    """Rows that resemble another row of their split or an earlier one."""
     near_duplicate_similarity: Annotated[float, Field(ge=0.4, lt=1)] = 0.5
     """Fraction of the words that two near-duplicates have in common; rare words count more."""
     revealing_words: Rate = 0.25
-    """Rows of a label that have the same word or word pair, which hardly another row has."""
+    """Rows of a label with the same word or word pair, which hardly another row has."""
     revealing_length: Rate = 0.25
     """Rows of a label with a length that hardly another row has."""
     unknown_rate: Rate = 0.05
@@ -104,6 +103,7 @@ class ValidateParams(Section):
     decoded_text: Rate = 0.05
     """Rows, of a sample, whose ids do not decode to their text."""
     learnable_labels: LearnableLabels = LearnableLabels()
+    """How well a cheap model predicts the labels."""
     drift: DataDriftLimits = DataDriftLimits()
 
     @field_validator("severity")

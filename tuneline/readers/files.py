@@ -61,7 +61,6 @@ READ_AHEAD = 4 << 20
 STORES = ("abfs://", "az://", "gcs://", "gs://", "s3://", "s3a://")
 """Addresses that parameters may name."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-# A colon that does not begin a port, before an @. A bucket has no @ at all.
 _PARAMETERS = re.compile(r"\?[^\s'\"]+")
 """What follows the ``?`` of a URL: tokens, signatures."""
 

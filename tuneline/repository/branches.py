@@ -7,7 +7,6 @@ more (``gc.reflogExpire``).
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tuneline.repository.git import git
@@ -26,17 +25,10 @@ class BranchProblem:
     Attributes:
         message: The problem in words.
         hint: What to do.
-        since: Unix time in seconds of the commit that the problem began with.
     """
 
     message: str
     hint: str
-    since: float
-
-    @property
-    def age_hours(self) -> float:
-        """Hours since then."""
-        return max(0.0, (datetime.now(UTC).timestamp() - self.since) / 3600)
 
 
 def rewritten(root: Path, branch: str) -> BranchProblem | None:
@@ -51,7 +43,7 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     tips = dict.fromkeys(git(root, "log", "--walk-reflogs", "--format=%H", ref).split())
     if not tips:
         return None
-    form = f"--format=%h %ct %(trailers:key={ROWS_TRAILER},valueonly,separator=)"
+    form = f"--format=%h %(trailers:key={ROWS_TRAILER},valueonly,separator=)"
     lines = git(root, "log", form, *tips, "--not", "--exclude=origin/runs/*", "--remotes=origin").splitlines()
     if not lines:
         return None
@@ -60,11 +52,11 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
     ingests = []
     ingested_rows = 0
     for line in lines:
-        values = line.split()  # hash, Unix time, and the trailer if there is one
+        values = line.split()  # hash, and the trailer if there is one
         lost.append(values[0])
-        if len(values) > 2:
+        if len(values) > 1:
             ingests.append(values[0])
-            ingested_rows += int(values[2])
+            ingested_rows += int(values[1])
 
     # The message names the commits of the flow, which are the ones with data that nobody else has.
     message = f"{branch} of origin was rewritten: {len(lost):,} commits are in no branch of it any more"
@@ -76,8 +68,7 @@ def rewritten(root: Path, branch: str) -> BranchProblem | None:
         f"`git branch rescued {lost[0]}` keeps the last of them; then merge it, or cherry-pick what is"
         f" missing. If it was meant: `git reflog expire --expire=all {ref}`."
     )
-    newest_time = lines[0].split()[1]
-    return BranchProblem(f"{message} ({first_of(named, NAMED)})", hint, float(newest_time))
+    return BranchProblem(f"{message} ({first_of(named, NAMED)})", hint)
 
 
 def parted(root: Path, branch: str) -> BranchProblem | None:
@@ -87,8 +78,8 @@ def parted(root: Path, branch: str) -> BranchProblem | None:
     """
     here = f"refs/heads/{branch}"
     there = f"refs/remotes/origin/{branch}"
-    ahead = git(root, "log", "--format=%ct", here, "--not", there).split()
-    behind = git(root, "log", "--format=%ct", there, "--not", here).split()
+    ahead = git(root, "log", "--format=%h", here, "--not", there).split()
+    behind = git(root, "log", "--format=%h", there, "--not", here).split()
     if not (ahead and behind):
         return None
 
@@ -100,5 +91,4 @@ def parted(root: Path, branch: str) -> BranchProblem | None:
         f"git log --oneline {branch}...origin/{branch}; then git rebase origin/{branch}, or git reset --keep"
         f" origin/{branch} to drop yours"
     )
-    oldest_own_time = ahead[-1]
-    return BranchProblem(message, hint, float(oldest_own_time))
+    return BranchProblem(message, hint)

@@ -27,7 +27,7 @@ SEPARATORS = (";", "|", ",", "\t")
 NO_LABELS = "(none)"
 """What people read where a row has no labels."""
 UNFILLED = "?"
-"""What people replace by a label, where an empty cell is one."""
+"""A missing label in a cell of text, where an empty cell is a set."""
 HALF = 0.5
 """Threshold of a label for which none was chosen."""
 

@@ -58,7 +58,6 @@ def test_rewritten_branch_is_named_with_the_rows_that_are_lost(clone, colleague)
     lost = f"1 commits are in no branch of it any more, with 5 rows of flow ingest ({rows})"
     assert problem.message == f"main of origin was rewritten: {lost}"
     assert f"git branch rescued {rows}" in problem.hint
-    assert 0 <= problem.age_hours < 1
 
     sh("git", "push", "--quiet", "origin", f"{rows}:refs/heads/runs/night", cwd=clone)
     fetch(clone)
