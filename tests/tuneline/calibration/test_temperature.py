@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tuneline.calibration.temperature import calibrated, independent_rows
-from tuneline.tasks import Classification, Multilabel, Regression
+from tuneline.tasks import Classification, Multilabel
 from tuneline.tasks.probabilities import sigmoid
 
 CLASSES = Classification(("a", "b", "c"))
@@ -69,8 +69,3 @@ def test_each_label_has_a_temperature_and_keeps_its_decisions():
     assert rare not in (sure, unsure)
     assert (task.predictions(logits) == SETS.predictions(logits)).all()
     assert task.with_decisions(task.decisions).temperatures == task.temperatures
-
-
-def test_number_stays_as_it_is():
-    task = Regression()
-    assert calibrated(task, np.zeros((3, 1), np.float32), np.zeros(3, np.float32), None) is task

@@ -39,12 +39,6 @@ def test_best_is_first_and_others_are_compared_with_it_on_the_same_rows(reposito
     assert shown[3][3:] == ["-0.200", base.commit[:7]]
 
 
-def test_error_is_best_where_it_is_lowest(repository):
-    repository.save("high", 0.5, metrics={"best_loss": 0.9}, train__metric="loss")
-    repository.save("low", 0.5, metrics={"best_loss": 0.2}, train__metric="loss", seed=1)
-    assert [row[0].strip() for row in rows()] == ["low", "high"]
-
-
 def test_result_of_the_commit_is_a_row_and_other_commits_are_shown_on_request(repository):
     committed = repository.save("base", 0.9).commit
     run_git(repository.root, "reset", "--quiet", "--hard", committed)

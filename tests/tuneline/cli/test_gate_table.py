@@ -54,16 +54,3 @@ def test_gate_says_how_many_rows_a_candidate_needs_by_what_validation_says():
     said = tonight(judged(1, until=time.time()), POLICY)
     assert "at best 40 of 60 rows, 20 more than production or +2.00 points" in said
     assert "with p = 0.5 on validation 46 of 60 rows, 32 more than production or +3.20 points" in said
-
-
-def test_used_up_budget_is_said():
-    assert "used up: no candidate is promoted" in tonight(
-        judged(100, until=time.time(), validation_p=0.0), POLICY
-    )
-
-
-def test_metric_without_a_test_needs_an_interval():
-    entry = judged(1, until=time.time())[0].model_copy(update={"discordant": None, "level": 0.0})
-    said = tonight([entry], POLICY)
-    assert "at best an interval of 98.40000%" in said
-    assert "with p = 0.5 on validation an interval of 99.98904%" in said

@@ -18,10 +18,3 @@ def test_report_writes_page_and_model_card_and_prints_their_paths(project):
     assert "TF-IDF" in verdict[0]
     assert (project.root / "reports/index.html").is_file()
     assert (project.root / "reports/model_card.md").is_file()
-
-
-def test_folder_without_dvc_yaml_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = report()
-    assert result.exit_code == 1
-    assert "no dvc.yaml" in result.output

@@ -6,7 +6,6 @@ import shutil
 from typer.testing import CliRunner
 
 from tests.shards import into_shards
-from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 
 runner = CliRunner(env={"COLUMNS": "200"})
@@ -42,13 +41,3 @@ def test_retrained_model_is_compared_with_the_one_before_the_corrections(project
     )
     (project.root / "reports/predictions.parquet").unlink()
     assert "run `dvc repro evaluate`" in runner.invoke(app, ["show", "--against", before]).output
-
-
-def test_numbers_are_compared_without_a_test_of_classes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project = FinishedProject(tmp_path, names=None).run_pipeline(skill=1.0)
-    project.commit()
-    project.evaluate(skill=3.0, seed=2)
-    output = runner.invoke(app, ["show", "--against", "HEAD"]).output
-    assert re.search(r"Pearson's r +│ +0\.\d+", output)
-    assert "Clearly better.\n" in output

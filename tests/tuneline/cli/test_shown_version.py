@@ -56,9 +56,3 @@ def test_version_of_an_answer_is_explained(project, tmp_path_factory, precision)
     done = show(project, version)
     assert done.stdout.startswith("v0.3.0, commit ")
     assert done.stdout.splitlines()[0].endswith(precision)
-
-
-def test_unknown_version_is_an_error(project):
-    done = show(project, "0123456789ab")
-    assert done.returncode == 1
-    assert "0123456789ab: no folder, no version or stage" in done.stderr

@@ -37,11 +37,6 @@ def shown(*options: str) -> list[str]:
     return done.output.splitlines()
 
 
-def test_repository_without_versions_says_so(git):
-    (line,) = shown()
-    assert line.startswith("No version is registered yet.")
-
-
 def test_versions_are_shown_newest_first_with_what_is_in_production_and_who_put_it_there(git):
     for number in range(1, 13):
         promote(git, number)

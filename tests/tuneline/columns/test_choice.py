@@ -133,13 +133,9 @@ def test_label_that_most_rows_lack_is_asked_about_once():
     ("name", "message"),
     [
         ("objects", "JSON objects"),
-        ("objects beside names", "JSON objects"),
         ("digits", "several 0 and 1 in a cell"),
-        ("only a column that is mostly empty", "No column looks like a label"),
         ("columns of annotators", "labels of several people"),
-        ("columns of annotators, 0 and 1", "labels of several people"),
         ("votes with semicolons", "labels of several people in a cell"),
-        ("label_1 to label_3", "some labels each"),
         ("thousands", "numbers from"),
         ("money", "numbers with units or thousands"),
         ("stars", "--label y --task classification"),

@@ -5,7 +5,7 @@ import pytest
 
 from tuneline.decisions.rule import CostRule, answers_of
 from tuneline.evaluation.probability_scores import confidences
-from tuneline.tasks import Classification, Multilabel, Regression
+from tuneline.tasks import Classification, Multilabel
 
 LOGITS = np.random.default_rng(0).normal(0, 2, (200, 3)).astype(np.float32)
 TASKS = {
@@ -31,9 +31,3 @@ def test_answer_that_costs_least_is_as_sure_as_its_class():
     assert (answers.labels != scores.argmax(axis=1)).any()
     assert (answers.confidence == scores[np.arange(200), answers.labels]).all()
     assert (answers.too_dear == rule.abstains(scores)).all()
-
-
-def test_number_is_its_own_answer():
-    answers = answers_of(Regression(), np.array([[1.5], [2.0]]), None)
-    assert answers.labels.tolist() == [1.5, 2.0]
-    assert np.isnan(answers.confidence).all()

@@ -1,7 +1,6 @@
 """The answer that costs least, or none."""
 
 import numpy as np
-import pytest
 
 from tuneline.decisions.rule import CostRule
 
@@ -39,8 +38,3 @@ def test_rule_costs_least_of_all_answers_if_probabilities_are_true():
     for threshold in np.linspace(0, 1, 21):
         answers = (probabilities[:, 0] < threshold).astype(np.int64)
         assert least < rule().matrix[labels, answers].mean() + 0.01
-
-
-def test_class_that_the_model_does_not_have_is_an_error():
-    with pytest.raises(KeyError):
-        CostRule.of({"spam": {"ok": 1.0}}, None, NAMES)

@@ -5,7 +5,6 @@ import pytest
 
 from tests.params import write_params
 from tuneline.params.params_file import changed, differing
-from tuneline.runtime.errors import ParamsError
 
 
 @pytest.fixture
@@ -35,22 +34,9 @@ def test_equal_values_keep_the_file_identical(params_file):
     assert differing(params_file, {"data.source": "sample"}) == {}
 
 
-def test_section_that_was_null_is_written_in_one_line(params_file):
-    commented(params_file, "split")
-    text = changed(
-        params_file, {"data.split": {"validation": 0.1, "test": 0.2, "by": None, "stratify": True}}
-    )
-    assert "  split: {validation: 0.1, test: 0.2, by: null, stratify: true} # why\n" in text
-
-
 def test_names_that_look_like_yaml_are_quoted(params_file):
     names = ["yes", "1: 2", "# no comment", "null", "é"]
     from ruamel.yaml import YAML
 
     text = changed(params_file, {"data.files.columns": names})
     assert YAML(typ="safe", pure=True).load(text)["data"]["files"]["columns"] == names
-
-
-def test_result_that_is_not_valid_is_refused(params_file):
-    with pytest.raises(ParamsError, match="label_column: 'subject'"):
-        changed(params_file, {"data.label_column": "subject"})

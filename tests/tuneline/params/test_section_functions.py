@@ -3,7 +3,6 @@ import pytest
 from tests.custom_functions import EXAMPLES, write_functions
 from tests.params import write_params
 from tuneline.params.loading import load_params
-from tuneline.params.section import FunctionName
 from tuneline.runtime.errors import ParamsError
 
 
@@ -52,11 +51,6 @@ def test_name_that_is_no_function_in_the_folder_project_is_refused(load, text):
         load(train={"loss": text})
 
 
-@pytest.mark.parametrize("text", ["accuracy", "glue:mrpc"])
-def test_metric_of_the_evaluate_library_is_not_taken_for_a_function(text):
-    assert not FunctionName.matches(text)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -97,13 +91,6 @@ def test_missing_function_is_named_before_any_code_runs(load, files, message):
         load(files, train={"loss": "project/losses.py:focal"})
 
 
-@pytest.mark.parametrize(
-    "code", ["from torch.nn.functional import cross_entropy as focal", "focal = print", "class focal: ..."]
-)
-def test_function_may_be_imported_or_assigned(load, code):
-    assert load({"project/losses.py": code}, train={"loss": "project/losses.py:focal"}).train.loss
-
-
 def test_file_that_its_stage_does_not_list_is_refused_with_the_line_to_add(load):
     pipeline = "stages: {train: {deps: [project/losses.py]}}"
     assert load(pipeline=pipeline, train={"loss": "project/losses.py:focal"}).train.loss
@@ -112,8 +99,3 @@ def test_file_that_its_stage_does_not_list_is_refused_with_the_line_to_add(load)
         match=r"`- project/metrics\.py`",
     ):
         load(pipeline=pipeline, train={"metric": "project/metrics.py:cost"})
-
-
-def test_two_metrics_with_one_name_are_refused(load):
-    with pytest.raises(ParamsError, match=r"evaluate\.metrics: .*'cost'"):
-        load(evaluate={"metrics": ["project/metrics.py:cost", "project/other.py:cost"]})

@@ -76,10 +76,3 @@ def test_text_that_the_tokenizer_cannot_encode_stops_no_other_file_and_is_not_qu
     reason = next(line for line in lines if line.startswith("tuneline predict: "))
     assert "bad.jsonl, row 2: the tokenizer" in reason
     assert "xxx" not in "".join(lines)
-
-
-def test_model_that_cannot_be_used_begins_no_file(tmp_path, run, capfd):
-    with pytest.raises(SystemExit) as end:
-        run(tmp_path / "nowhere", tmp_path / "a.csv")
-    assert end.value.code == 1
-    assert "file" not in capfd.readouterr().out.partition("tuneline predict: ")[0]

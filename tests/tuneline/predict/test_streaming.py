@@ -1,9 +1,6 @@
-import pytest
-
 from tuneline.predict.streaming import REPORTED, good_rows
 from tuneline.readers.inputs import BadRow, InputColumns, InputRows, Row
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
-from tuneline.runtime.errors import DataError
 
 
 def every_second_row_bad(count):
@@ -15,16 +12,6 @@ def every_second_row_bad(count):
         )
 
     return InputRows(InputColumns(("text",), ()), map(row, range(1, count + 1)), "line")
-
-
-def test_first_bad_row_stops():
-    with pytest.raises(DataError, match=r"row 1 \(line 1\)"):
-        list(
-            good_rows(
-                every_second_row_bad(4),
-                BadRows("in.csv", "line", BadRowPolicy()),
-            )
-        )
 
 
 def test_skipped_rows_are_counted_and_the_first_ones_reported(capsys):

@@ -4,15 +4,12 @@ are."""
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuneline.predict.columns import OutputColumns
 from tuneline.predict.writing import PredictionOutput, json_line, open_writer
-from tuneline.readers.delimited import CSV
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.tables import Input, open_table
@@ -60,15 +57,6 @@ def test_any_texts_names_and_labels_are_read_back(tmp_path, data, kind):
 
 
 @many_files
-@given(cells=st.lists(st.tuples(TEXTS.map(lambda text: text.replace("\0", ""))), min_size=1, max_size=5))
-def test_csv_is_read_back_as_training_reads_it(tmp_path, cells):
-    write(tmp_path / "out.csv", "csv", ["text"], cells)
-    with open_table(Input(tmp_path / "out.csv", CSV.usual)) as table:
-        records = [fields for _, fields in table.rows(table.names())]
-    assert [fields[1] for fields in records] == [text for (text,) in cells]
-
-
-@many_files
 @given(data=st.data(), kind=st.sampled_from(["csv", "tsv"]))
 def test_excel_safe_file_has_no_cell_and_no_name_that_a_spreadsheet_executes(tmp_path, data, kind):
     texts = (LINES if kind == "tsv" else TEXTS).map(lambda text: text.replace("\0", ""))
@@ -111,13 +99,6 @@ def test_cell_that_tsv_cannot_hold_is_refused_and_nothing_is_written(tmp_path, c
     assert not list(tmp_path.iterdir())
 
 
-def test_kept_columns_have_names_of_their_own():
-    names = OutputColumns(
-        Classification(("a",)), ("label", "input_label", "row", "id", "probability_a", " ")
-    ).copied[1:]
-    assert names == ("input_label", "input_input_label", "input_row", "id", "input_probability_a", "input_ ")
-
-
 SETS = Multilabel(("billing", "=damage", "a;b"), thresholds=(0.5, 0.25, 0.5))
 SHARES = np.array([[0.75, 0.375, 0.125], [0.125, 0.125, 0.125], [0.125, 0.375, 0.125]])
 
@@ -139,15 +120,3 @@ def test_several_labels_are_joined_in_csv_by_what_no_name_contains(tmp_path):
         "2,no. 2,,0.125,0.125,0.125",
         "3,no. 3,=damage,0.125,0.375,0.125",
     ]
-
-
-def test_several_labels_are_lists_in_json_lines_and_parquet(tmp_path):
-    expected = [["billing", "=damage"], [], ["=damage"]]
-    write_sets(tmp_path / "out.jsonl", "jsonl")
-    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [line["labels"] for line in lines] == expected
-    assert lines[0]["probabilities"] == {"billing": 0.75, "=damage": 0.375, "a;b": 0.125}
-    write_sets(tmp_path / "out.parquet", "parquet")
-    table = pq.read_table(tmp_path / "out.parquet")
-    assert table["labels"].to_pylist() == expected
-    assert table.schema.field("probability_a;b").type == pa.float32()

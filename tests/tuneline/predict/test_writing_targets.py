@@ -6,11 +6,7 @@ import threading
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.predict.writing import descriptor, open_target
-
-
-class Broken(Exception):
-    """Stands for any error that ends a block."""
+from tuneline.predict.writing import open_target
 
 
 def write(path, content=b"new\n"):
@@ -49,24 +45,6 @@ def test_file_behind_links_is_replaced_and_the_links_stay(tmp_path, exists):
         target.relative_to(tmp_path),
     )
     assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.csv"]
-
-
-@pytest.mark.parametrize(
-    ("path", "number"),
-    [
-        ("/dev/stdout", 1),
-        ("/dev/stderr", 2),
-        ("/dev/fd/7", 7),
-        ("/proc/self/fd/1", 1),
-        ("/dev/null", None),
-        ("out.csv", None),
-    ],
-)
-def test_paths_of_open_files_are_known(path, number, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    link = tmp_path / "link"
-    link.symlink_to(path)
-    assert (descriptor(link), descriptor(type(link)(path))) == (number, number)
 
 
 def test_open_file_is_appended_to_and_not_replaced(tmp_path):

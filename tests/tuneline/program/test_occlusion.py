@@ -70,12 +70,6 @@ def test_effects_are_those_of_predictions_without_each_word_of_both_texts(pair_m
     assert {effect.label for effect in occlusion.effects} == {pair_model.predict_one(PAIR).label}
 
 
-def test_effects_on_a_number_are_changes_of_it(tmp_path_factory):
-    model = load(tmp_path_factory, "regression")
-    occlusion = check_by_hand(model, PAIR)
-    assert {effect.label for effect in occlusion.effects} == {None}
-
-
 def test_effects_in_a_document_of_windows_are_of_the_whole_answer(tmp_path_factory):
     model = load(tmp_path_factory, "classification", "windows")
     row = ("the parcel", LONG)
@@ -93,13 +87,6 @@ def test_planted_words_are_found_with_their_effects_in_order(text_model, tmp_pat
     assert largest[0].effect == pytest.approx(without_late - base, abs=2e-6)
     assert largest[1].effect == pytest.approx(without_fine - base, abs=2e-6)
     assert (largest[0].label, largest[0].start, largest[0].end) == (QUEUES[0], 12, 16)
-
-
-def test_each_occurrence_of_a_word_is_left_out_by_itself_and_equal_effects_are_in_order(text_model, tmp_path):
-    model = planted(text_model, tmp_path, {"late": [2.0, 0.0, 0.0]})
-    largest = word_effects(model, ("late again late",)).largest(5)
-    assert [(effect.word, effect.start) for effect in largest] == [("late", 0), ("late", 11)]
-    assert largest[0].effect == largest[1].effect < 0
 
 
 def test_answer_is_the_one_that_costs_least(text_model, tmp_path):
@@ -122,28 +109,10 @@ def test_effect_is_on_the_label_that_a_word_changes_most(text_model, tmp_path):
     ]
     assert [effect.effect for effect in largest] == pytest.approx([change] * 2, abs=2e-6)
 
-    # of a row without labels, the most probable one; or the label that is asked for
-    negative = planted(text_model, tmp_path, {"late": [-1.0, -3.0, -2.0]})
-    tags = replace(negative, task=Multilabel(("delivery", "praise", "billing")))
-    (no_labels,) = word_effects(tags, ("late please",)).largest(5)
-    assert no_labels.label == "delivery"
-    (asked,) = word_effects(tags, ("late please",), [1]).largest(5)
-    assert asked.label == "praise"
-    assert asked.effect == pytest.approx(0.5 - 1 / (1 + np.exp(3)), abs=2e-6)
-
 
 @pytest.mark.parametrize("row", [("late", ""), ("", "late"), ("late", " \n"), ("", "")])
 def test_only_word_of_a_row_is_not_left_out_because_no_row_is_without_text(pair_model, row):
     assert word_effects(pair_model, row).effects == ()
-
-
-def test_only_word_of_one_text_of_a_pair_is_left_out(pair_model):
-    row = ("late", "parcel")
-    occlusion = check_by_hand(pair_model, row)
-    assert {(effect.text_column, effect.word) for effect in occlusion.effects} == {
-        ("subject", "late"),
-        ("body", "parcel"),
-    }
 
 
 def test_long_row_is_predicted_a_bounded_number_of_times_and_its_deciding_words_are_found(
@@ -175,12 +144,3 @@ def test_long_row_is_predicted_a_bounded_number_of_times_and_its_deciding_words_
     one_more = MOST_REMOVALS
     occlusion = word_effects(model, (" ".join(["again"] * one_more),))
     assert len(occlusion.effects) == one_more
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_batch_size_changes_no_effect(pair_model, batch_size):
-    expected = {
-        (effect.text_column, effect.start): effect.effect for effect in word_effects(pair_model, PAIR).effects
-    }
-    for effect in word_effects(pair_model, PAIR, batch_size=batch_size).effects:
-        assert effect.effect == pytest.approx(expected[effect.text_column, effect.start], abs=2e-6)

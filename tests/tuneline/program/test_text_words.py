@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.exported_pipeline import published_pipeline
-from tests.small_pipeline import WORDS
 from tuneline.model.encoding import InputEncoder
 from tuneline.model.long_text import LongText
 from tuneline.program.text_classifier import TextClassifier
@@ -36,14 +35,10 @@ def words(model, *texts):
         ("I don't pay 1,000.50!", ["I", "don't", "pay", "1,000.50", "!"]),
         ("(my e-mail: a@b.com)", ["(", "my", "e-mail", ":", "a@b.com", ")"]),
         ("late📦again 😍😍 ❤️ 👩‍💻", ["late", "📦", "again", "😍😍", "❤️", "👩‍💻"]),
-        ("wait... what?!", ["wait", "...", "what", "?!"]),
         ("cafe\u0301 हिन्दी नहीं", ["cafe\u0301", "हिन्दी", "नहीं"]),
         ("می\u200cروم خانه", ["می\u200cروم", "خانه"]),
-        ("very very late", ["very", "very", "late"]),
         ("我的包裹。", ["我的", "包裹", "。"]),
-        ("iPhone包裹", ["iPhone", "包裹"]),
         ("ไม่พัสดุ ไม่", ["ไม่", "พัสดุ", "ไม่"]),
-        ("", []),
         (" \t\n\u3000", []),
     ],
 )
@@ -65,8 +60,6 @@ def test_every_character_that_is_no_space_is_in_one_word_at_most(deployed, text)
     ("text", "word", "expected"),
     [
         ("the late parcel", "late", "the parcel"),
-        ("late parcel", "late", "parcel"),
-        ("parcel late", "late", "parcel"),
         ("is late, again", "late", "is , again"),
         ("late📦again", "📦", "late again"),
         ("a café—bar", "—", "a café bar"),
@@ -78,28 +71,3 @@ def test_every_character_that_is_no_space_is_in_one_word_at_most(deployed, text)
 def test_word_leaves_neither_a_gap_nor_a_new_word(text, word, expected):
     start = text.index(word)
     assert without((text,), WordSpan(0, start, start + len(word))) == (expected,)
-
-
-def test_word_goes_from_its_own_text_of_a_pair():
-    assert without(("a b", "a b"), WordSpan(1, 0, 1)) == ("a b", "b")
-
-
-@pytest.mark.parametrize("long_text", ["truncate", "head_tail", "windows"])
-def test_words_are_those_that_the_model_reads_and_where_they_are_in_the_text(tmp_path_factory, long_text):
-    model = TextClassifier.load(
-        published_pipeline(tmp_path_factory, "classification", long_text) / "models/onnx", threads=1
-    )
-    # so long that it is not tokenized as a whole
-    body = " ".join(WORDS * 600)
-    spans = read_words(model, ("the parcel", body))
-    assert [("the parcel", body)[span.text][span.start : span.end] for span in spans[:2]] == ["the", "parcel"]
-
-    in_body = [span for span in spans if span.text == 1]
-    read = [body[span.start : span.end] for span in in_body]
-    assert len(spans) <= model.max_length * 4
-    half = WORDS * 600
-    if long_text == "head_tail":
-        assert 0 < in_body[0].start + 1 < in_body[-1].end == len(body)
-        assert read == half[: len(read) // 2 + len(read) % 2] + half[-(len(read) // 2) :]
-    else:
-        assert read == half[: len(read)]

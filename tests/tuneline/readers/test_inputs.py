@@ -6,14 +6,12 @@ import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.tables import Input
-from tuneline.runtime.errors import DataError
 
 COLUMNS = InputColumns(("text",), ("id",))
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
@@ -58,18 +56,6 @@ def test_rows_are_numbered_without_header_and_empty_lines(tmp_path):
     assert rows[1].problem.line == 5
 
 
-def test_column_may_be_both_text_and_kept(tmp_path):
-    (row,) = read(tmp_path / "in.csv", "text\na\n", InputColumns(("text",), ("text",)))
-    assert (row.texts, row.kept) == (("a",), {"text": "a"})
-
-
-def test_missing_column_is_named(tmp_path):
-    with pytest.raises(DataError, match="no column 'id'"):
-        read(tmp_path / "in.csv", "text\na\n")
-    columns = InputColumns(("text",), ("id",), every=True)
-    assert contents(read(tmp_path / "in.csv", "text\na\n", columns)) == [("a", {"id": None})]
-
-
 def test_parquet_rows_and_their_number_are_read(tmp_path):
     pq.write_table(pa.table({"id": [1, 2], "text": ["a", None]}), tmp_path / "in.parquet")
     with open_rows(Input(tmp_path / "in.parquet", FORMATS["parquet"].usual), COLUMNS) as source:
@@ -77,19 +63,3 @@ def test_parquet_rows_and_their_number_are_read(tmp_path):
     assert (source.total, source.unit) == (2, "row")
     assert good == Row(1, ("a",), {"id": 1})
     assert bad.problem.message == "column 'text' is null, not text"
-
-
-def test_parquet_from_standard_input_is_refused():
-    with (
-        pytest.raises(DataError, match="standard input"),
-        open_rows(Input(None, FORMATS["parquet"].usual), COLUMNS),
-    ):
-        pass
-
-
-def test_unpaired_surrogate_in_a_kept_list_makes_a_bad_row(tmp_path):
-    bad, good = read(
-        tmp_path / "in.jsonl", '{"text": "a", "id": ["\\ud83d"]}\n{"text": "a", "id": ["\\ud83d\\ude42"]}\n'
-    )
-    assert bad.problem.message == "column 'id' has an unpaired surrogate, \\ud83d"
-    assert good.kept == {"id": ["🙂"]}

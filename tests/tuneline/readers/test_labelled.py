@@ -12,7 +12,7 @@ from tuneline.readers.formats import FORMAT_OF_SUFFIX
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import STOP, BadRowPolicy, BadRows
 from tuneline.readers.tables import Input, open_table
-from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Multilabel, Regression
 
 SEPARATED = LabelSetsParams(layout="separated", separator=";")
@@ -122,22 +122,11 @@ def test_value_that_is_no_text_is_a_bad_row(tmp_path, text, problem):
         read(tmp_path / "in.jsonl")
 
 
-def test_column_of_lists_is_no_column_of_texts(tmp_path):
-    pq.write_table(pa.table({"text": [["a"]], "tags": ["x"]}), tmp_path / "in.parquet")
-    with pytest.raises(DataError, match="column 'text' holds list"):
-        read(tmp_path / "in.parquet")
-
-
 def test_optional_columns_may_be_missing_and_others_are_text(tmp_path):
     (tmp_path / "in.csv").write_text("text,id\na,7.0\n")
     with pytest.raises(DataError, match=r"no column 'tags'"):
         read(tmp_path / "in.csv")
     assert read(tmp_path / "in.csv", others=["id", "by"], optional=["tags", "by"])[0] == [None]
-
-
-def test_sets_without_their_layout_are_refused(tmp_path):
-    with pytest.raises(ParamsError, match=r"data\.label_sets is null"):
-        read(write_json(tmp_path, ["a"]), task=Multilabel(()))
 
 
 def test_numbers_have_the_decimal_mark_of_the_file(tmp_path):

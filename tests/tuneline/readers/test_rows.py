@@ -1,6 +1,6 @@
 import pytest
 
-from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, nearest, row_problem
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, row_problem
 from tuneline.runtime.errors import DataError
 
 
@@ -11,11 +11,6 @@ def test_columns_are_checked():
     assert error.value.hint == "The nearest is 'labels'. It has 'text', 'labels'."
     with pytest.raises(DataError, match=r"column 'text' .* 2"):
         check_columns(["text", "label", "text"], ["text"], "a.csv")
-
-
-@pytest.mark.parametrize(("name", "expected"), [("lable", "; the nearest is 'label'"), ("xyz", "")])
-def test_nearest_name_is_given_only_if_it_is_similar(name, expected):
-    assert nearest(name, ["text", "label"]) == expected
 
 
 def test_first_bad_row_is_an_error_and_with_a_share_only_too_many_are():

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from tuneline.readers import text
-from tuneline.readers.text import known_encoding, open_text
+from tuneline.readers.text import open_text
 from tuneline.runtime.errors import DataError, UnreadableError
 
 CONTENT = "one\ntwo\n"
@@ -110,16 +110,3 @@ def test_standard_input_and_a_pipe_are_read_plain_or_gzip(tmp_path, monkeypatch,
         assert list(lines) == ["one\n", "two\n"]
         assert (lines.size, lines.position) == (None, None)
     writer.join()
-
-
-def test_size_and_position_count_the_bytes_on_disk(tmp_path):
-    with open_text(written(tmp_path, "a.csv.gz", PACKED), "utf-8") as lines:
-        assert lines.size == len(PACKED)
-        list(lines)
-        assert lines.position() == len(PACKED)
-
-
-def test_unknown_name_of_an_encoding_is_refused():
-    assert known_encoding("cp1251") == "cp1251"
-    with pytest.raises(DataError, match="'utf9'"):
-        known_encoding("utf9")

@@ -144,10 +144,3 @@ def test_few_rows_wait_to_be_explained_and_no_more_is_computed_of_those_that_nob
 
     asyncio.run(explain())
     engine.stop()
-
-
-def test_row_that_is_not_explained_in_time_is_given_up(model):
-    engine = Engine(1, ServiceLimits(seconds=-1))
-    with pytest.raises(RequestError, match="no answer"):
-        asyncio.run(engine.explain(model, PAIR))
-    engine.stop()

@@ -54,21 +54,6 @@ def test_registry_follows_promotions_and_rollbacks(checkout):
     assert source.load().text_columns == ("subject", "body")
 
 
-def test_folder_or_file_of_a_precision(pair_folder):
-    by_folder = FolderSource(pair_folder, "int8").load()
-    by_file = FolderSource(pair_folder / "model.int8.onnx", None).load()
-    assert by_folder.version == by_file.version
-    assert by_folder.classifier.metadata["precision"] == "int8"
-    assert FolderSource(pair_folder, "int8").state() == FolderSource(pair_folder / "model.onnx", None).state()
-
-
-def test_forward_pass_has_the_threads_of_its_source(pair_folder):
-    for threads in (1, 2):
-        model = FolderSource(pair_folder, None, threads=threads).load()
-        options = model.classifier._session.get_session_options()
-        assert options.intra_op_num_threads == threads
-
-
 def test_model_that_cannot_promise_is_refused(pair_folder):
     source = FolderSource(pair_folder, None, RequiredRisk(0.0001, 0.95))
     with pytest.raises(StageError, match="answered rows without an error"):
@@ -90,20 +75,6 @@ def change_record(folder, change):
 def make_less_sure(record):
     """Let the record have another temperature: another version, which predicts other probabilities."""
     record["models"]["fp32"]["decisions"] = {"temperature": 2.0}
-
-
-def test_other_model_of_the_folder_answers_after_a_look(folder):
-    with running_service(folder) as service:
-        first = service.post("/predict", {"inputs": PAIR})
-        change_record(folder, make_less_sure)
-        service.wait_for(service.service.model.look())
-        second = service.post("/predict", {"inputs": PAIR})
-        page = service.client.get("/metrics").text
-    assert first.headers["tuneline-version"] != second.headers["tuneline-version"]
-    assert first.json() != second.json()
-    assert 'tuneline_reloads_total{outcome="loaded"} 1.0' in page
-    assert f'tuneline_model{{version="{second.headers["tuneline-version"]}"}} 1.0' in page
-    assert page.count("tuneline_model{") == 1
 
 
 def test_requests_go_on_while_the_model_is_replaced(folder, pair_folder):

@@ -21,7 +21,6 @@ from tuneline.program.text_classifier import TextClassifier
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 GROUP = PROJECT["dependency-groups"]["serve"]
 LIST = "import json, importlib.metadata as m; print(json.dumps([each.name for each in m.distributions()]))"
-HEAVY = {"dvc", "httpx", "pandas", "prefect", "pyarrow", "ray", "torch", "transformers"}
 ANY_HOST = "0.0.0.0"  # noqa: S104 - as in the image
 TOKEN = "of-this-test-0123456789"  # noqa: S105 - of this test
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF001 - texts in other languages
 
-import gzip
-
 import pytest
 
 from tuneline.runtime.errors import DataError
@@ -79,9 +77,3 @@ def test_other_alphabets_are_asked_for(tmp_path, text, encoding):
 )
 def test_western_languages_are_read_without_a_question(tmp_path, text):
     assert detect_encoding(written(tmp_path, f"{text},a\n".encode("cp1252") * 30)) == "cp1252"
-
-
-def test_packed_file_is_read_unpacked(tmp_path):
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress((LINE * 3).encode("cp1252")))
-    assert detect_encoding(path) == "cp1252"

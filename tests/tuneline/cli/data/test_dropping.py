@@ -95,11 +95,6 @@ def test_leaked_rows_are_dropped_from_the_earlier_split(run):
     assert DROPPED.read_bytes() == content
 
 
-def test_leaked_rows_are_dropped_from_the_later_split_if_asked(run):
-    run("--check", "leakage", "--from", "validation")
-    assert dropped() == {("two", "validation", "all", "leakage"), ("six", "validation", "all", "leakage")}
-
-
 def test_later_copies_are_dropped_and_the_first_stays(run):
     assert run("--check", "duplicates").exit_code == 0
     assert dropped() == {
@@ -118,36 +113,6 @@ def test_row_that_is_wrong_by_itself_is_dropped_from_every_split(run):
     assert len(dropped()) == 5
     run("--check", "control_characters", "--from", "test")
     assert len(dropped()) == 5, "it is dropped from every split already"
-
-
-def test_dry_run_writes_nothing(run):
-    done = run("--check", "leakage", "--from", "train", "--dry-run")
-    assert "3 new lines, 3 in all if this were no dry run." in done.output
-    assert not DROPPED.exists()
-
-
-def test_check_without_violating_rows_drops_none(run):
-    done = run("--check", "blank_text")
-    assert done.exit_code == 0
-    assert "blank_text: no rows to drop." in done.output
-    assert not DROPPED.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["--check", "leakage"],
-            "leakage is about rows in two splits, and --from is missing.\n  Add --from train",
-        ),
-        (["--check", "leekage"], "--check: 'leekage' is not a data check; the nearest is 'leakage'"),
-    ],
-)
-def test_mistake_is_explained(words, message, run):
-    done = run(*words)
-    assert done.exit_code == 1
-    assert message in done.output
-    assert not DROPPED.exists()
 
 
 def test_rows_of_other_data_are_refused(run):

@@ -24,11 +24,6 @@ def problems(project: Project) -> list[tuple[str, str]]:
     return [(one.message, one.hint) for one in check_checkout(project.folder) if one.level != "ok"]
 
 
-def test_folder_without_dvc_yaml_is_an_error(tmp_path):
-    (result,) = check_checkout(tmp_path)
-    assert "is not a checkout of Tuneline" in result.message
-
-
 def test_checkout_in_order_has_no_problem(versioned):
     assert problems(versioned) == []
 
@@ -42,12 +37,6 @@ def test_invalid_parameters_are_named_by_key(versioned):
 def test_stage_whose_input_has_changed_is_named(versioned):
     (versioned.folder / "input").write_text("2")
     assert problems(versioned)[0][0] == "not up to date: copy"
-
-
-@pytest.mark.parametrize("damaged", ["dvc.lock", ".dvc/tmp/rwlock"])
-def test_error_of_dvc_is_told(versioned, damaged):
-    (versioned.folder / damaged).write_text("schema: '2.0'\nstag")
-    assert [message for message, _ in problems(versioned) if message.startswith("dvc status: ")]
 
 
 def test_files_that_a_commit_would_lack_are_named_with_the_command(versioned):

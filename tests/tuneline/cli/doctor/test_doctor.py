@@ -1,4 +1,3 @@
-import pytest
 from typer.testing import CliRunner
 
 from tuneline.cli import app
@@ -16,17 +15,6 @@ def test_doctor_of_a_repository_of_another_user_ends_with_the_command_to_trust_i
     assert f"error git does not read {checkout}, because another user owns it" in problem
     assert f"git config --global --add safe.directory {checkout}" in hint
     assert "git has all files" not in done.output
-
-
-@pytest.mark.parametrize("command", ["experiments", "report"])
-def test_commands_end_with_one_sentence_in_a_repository_of_another_user(command, checkout, monkeypatch):
-    monkeypatch.setenv("HOME", str(checkout))
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    done = CliRunner().invoke(app, [command])
-    assert done.exit_code == 1
-    assert done.output.startswith(
-        f"tuneline {command}: git does not read {checkout}, because another user owns it"
-    )
 
 
 def test_doctor_exits_with_1_if_a_check_fails(checkout):

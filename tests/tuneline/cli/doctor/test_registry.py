@@ -118,25 +118,3 @@ def test_production_that_no_gate_decided_about_is_a_warning_with_who_put_it_ther
     )
     assert message.startswith(said)
     assert message.endswith(" UTC: I like it")
-
-
-def test_copy_that_cannot_be_checked_is_a_warning(project):
-    run(project, "git", "remote", "add", "origin", "/nowhere/origin.git")
-    ((level, message),) = results(project)
-    assert level == "warning"
-    assert (
-        "origin cannot be asked (fatal: '/nowhere/origin.git' does not appear to be a git repository)"
-        in message
-    )
-
-
-def test_project_without_a_registry_has_no_result(project):
-    run(project, "git", "tag", "--delete", "onnx@v0.1.0", "onnx#production#1")
-    assert results(project) == []
-
-
-def test_folder_of_a_remote_that_is_gone_is_not_created(project, tmp_path):
-    add_remote(project, tmp_path / "shelf")
-    (tmp_path / "shelf").rmdir()
-    assert "shelf, the folder of the DVC remote, does not exist" in results(project)[0][1]
-    assert not (tmp_path / "shelf").exists()

@@ -20,14 +20,12 @@ from tests.dvc_files import init_dvc
 from tests.exported_pipeline import published_pipeline
 from tests.params import change_params
 from tests.project import GIT_IDENTITY
-from tests.runaway import TEXT, make_runaway
 from tests.small_pipeline import QUEUES
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli import app
 from tuneline.core.tables import write_numbers
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.repository.dvc import folder_hash
-from tuneline.runtime.errors import InputError
 
 
 def run(*words: object) -> Result:
@@ -163,17 +161,6 @@ def test_errors_as_csv_have_no_cell_and_no_name_that_a_spreadsheet_executes_and_
     assert {row["body"] for row in exact} <= {row["body"] for row in formulas}
 
 
-def test_errors_of_a_regression_are_all_rows_the_largest_error_first(project):
-    project("regression")
-    done = run("fresh.csv", "--errors", "errors.csv")
-    assert done.exit_code == 0, done.output
-    errors = read_csv("errors.csv")
-    sizes = [float(row["error"]) for row in errors]
-    assert len(errors) == 50
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] == pytest.approx(abs(float(errors[0]["label"]) - float(errors[0]["predicted"])), abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("change", "options", "messages"),
     [
@@ -186,9 +173,7 @@ def test_errors_of_a_regression_are_all_rows_the_largest_error_first(project):
             ],
         ),
         ({"queue": ""}, [], ["fresh.csv, line 4, column 'queue': no label"]),
-        ({"subject": " ", "body": ""}, [], ["fresh.csv, line 4, column 'subject' and 'body': no text"]),
         ({}, ["--label", "label"], ["fresh.csv: no column 'label' (--label)"]),
-        ({}, ["--text", "subject", "--text", "text"], ["fresh.csv: no column 'text' (--text)"]),
         ({}, ["--by", "customer"], ["fresh.csv: no column 'customer' (--by)"]),
     ],
 )
@@ -208,24 +193,6 @@ def test_file_that_cannot_be_evaluated_is_refused_with_row_and_column(change, op
         assert re.search("49 rows, .*1 left out", skipped.output)
         assert json.loads(Path("fresh.json").read_text())["rows"] == 49
         assert run("fresh.csv", "--max-bad-share", 0.01).exit_code == 65, "2 % are more than 1 %"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("subject,body,queue\n", "fresh.csv has no labelled rows"),
-        ("subject,body,queue\na,b,billing\n,,\n", "line 3"),
-        ("", "fresh.csv is empty"),
-        (None, "fresh.csv does not exist"),
-    ],
-)
-def test_file_without_rows_is_refused(content, message, project):
-    project()
-    Path("fresh.csv").unlink()
-    if content is not None:
-        Path("fresh.csv").write_text(content)
-    done = run("fresh.csv")
-    assert (done.exit_code, message in done.output) == (65, True), done.output
 
 
 def test_labels_may_be_ids_and_columns_may_have_other_names(project):
@@ -290,16 +257,3 @@ def store(content: bytes, suffix: str = "") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return md5
-
-
-def test_row_that_the_tokenizer_cannot_encode_is_named(project):
-    make_runaway(project() / "models/onnx/tokenizer.json")
-    rows = read_csv("fresh.csv")
-    rows[5]["body"] = TEXT
-    write_csv("fresh.csv", rows)
-    done = run("fresh.csv")
-    assert done.exit_code == InputError.status
-    assert (
-        "fresh.csv, line 7: the tokenizer models/onnx/tokenizer.json cannot encode this text of 60 characters"
-        in done.stderr
-    )

@@ -75,12 +75,6 @@ def test_equal_or_unlike_texts_of_a_value_are_no_reason(project):
     assert load_params().data.split.by is None
 
 
-def test_groups_are_found_in_a_sample_of_a_large_file(project):
-    done = init(write_groups(project / "rows.csv", rows=4, groups=5_000), "--yes")
-    assert "by 'customer' has 4." in done.output
-    assert load_params().data.split.by == "customer"
-
-
 DATES = [f"2024-{row % 12 + 1:02}-{row % 28 + 1:02}" for row in range(300)]
 
 
@@ -100,19 +94,6 @@ def test_rows_are_divided_by_time_where_the_user_says_so_and_it_stays(project):
         assert load_params().data.split.by_time == "created"
         assert "the latest rows by 'created' are test" in done.output
         assert "has dates" not in done.output
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--by-time", "sent"], "no column 'sent'"),
-        (["--by-time", "created", "--by", "text"], "--by and --by-time contradict each other"),
-    ],
-)
-def test_division_that_cannot_be_is_refused(project, words, message):
-    done = init(write_dates(project / "rows.csv"), *words, "--yes")
-    assert done.exit_code == 1
-    assert message in done.output
 
 
 @pytest.mark.parametrize(

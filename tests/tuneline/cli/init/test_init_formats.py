@@ -40,13 +40,10 @@ def as_json(path, opener=open):
 
 
 WRITERS = {
-    "comma.csv": as_csv,
     "semicolon.csv": lambda path: as_csv(path, ";"),
     "quoted.tsv": lambda path: as_csv(path, "\t"),
     "windows.csv": lambda path: as_csv(path, ";", "cp1252"),
-    "marked.csv": lambda path: as_csv(path, encoding="utf-8-sig"),
     "bare.csv": lambda path: as_csv(path, header=False),
-    "lines.jsonl": as_json,
     "packed.jsonl.gz": lambda path: as_json(path, gzip.open),
     "columns.parquet": lambda path: pq.write_table(
         pa.table({"text": [row[0] for row in ROWS], "label": [row[1] for row in ROWS]}), path
@@ -86,27 +83,6 @@ def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
         assert (project / f"data/source/mrpc/{split}.tsv").read_bytes() == (
             shared / f"data/mrpc/{split}.tsv"
         ).read_bytes()
-
-
-@pytest.mark.real_data
-def test_headerless_pair_of_mrpc_is_recognised(project, shared):
-    lines = (shared / "data/mrpc/train.tsv").read_text(encoding="utf-8-sig").splitlines(keepends=True)[1:]
-    (project / "bare.tsv").write_text("".join(lines))
-    texts = ["--text", "column_4", "--text", "column_5"]
-    assert " ".join(texts) in init(project / "bare.tsv", "--force").output
-    assert init(project / "bare.tsv", *texts, "--force").exit_code == 0
-    data = load_params().data
-    assert (data.text_columns, data.label_column) == (["column_4", "column_5"], "column_1")
-
-
-def test_joined_files_are_refused_with_the_line_of_the_second_header(project, tickets):
-    content = tickets.read_text()
-    (project / "joined.csv").write_bytes(content.encode() + content.encode("utf-8-sig"))
-    done = init(project / "joined.csv", "--force")
-    assert done.exit_code == 1
-    assert "joined.csv: 1 of 81 rows are" in done.output
-    assert "line 42: a header line instead of a row" in done.output
-    assert not (project / "data").exists()
 
 
 def test_guessed_encoding_is_pointed_out_and_a_named_one_is_used(project):

@@ -43,16 +43,6 @@ def test_plan_says_what_the_test_rows_can_tell_apart(project, tmp_path):
     assert float(half) == pytest.approx(1.96 * math.sqrt(0.16 / int(number)), abs=0.001)
 
 
-def test_second_run_proposes_the_same_and_asks_nothing(project, tickets, checkpoint):
-    assert init(tickets, "--checkpoint", checkpoint, "--force").exit_code == 0
-    before = (project / "params.yaml").read_bytes()
-    for options in ([], ["--checkpoint", checkpoint]):
-        done = init(tickets, *options)
-        assert done.exit_code == 0, done.output
-        assert "nothing, all is there already" in done.output
-        assert (project / "params.yaml").read_bytes() == before
-
-
 def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
     """Those of a regression on pairs of a hub data set, by a large checkpoint with an adapter and another
     tokenizer."""
@@ -100,12 +90,6 @@ def test_question_on_a_terminal_offers_checkpoints(project, tickets, checkpoint,
     assert load_params().model.checkpoint == checkpoint
 
 
-def test_answer_none_on_a_terminal_trains_from_scratch(project, tickets, monkeypatch):
-    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    assert init(tickets, input="6\ny\n").exit_code == 0
-    assert load_params().model.checkpoint is None
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -121,7 +105,6 @@ def test_suggestion_reads_the_language_of_the_texts(text, expected):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--revision", "main"], "--revision is that of a checkpoint"),
         (["--checkpoint", "models/source/none"], "--checkpoint: models/source/none is not a folder"),
         (["--checkpoint", "owner/name"], "the hub cannot be asked for owner/name"),
     ],
@@ -183,17 +166,6 @@ def test_first_line_that_can_be_read_in_two_ways_stops_with_the_option_for_each(
     assert "add --no-header" in done.output
 
 
-@pytest.mark.parametrize("answers", [["y"], ["n", "2"]])
-def test_first_line_that_can_be_read_in_two_ways_is_asked_for(project, monkeypatch, answers):
-    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    (project / "a.csv").write_text(UNCLEAR)
-    # the header, which column is the label if there is none, no checkpoint, write
-    done = init(project / "a.csv", input="\n".join([*answers, "6", "y", ""]))
-    assert done.exit_code == 0, done.output
-    columns = load_params().data.files.columns
-    assert columns == (None if answers == ["y"] else ["column_1", "column_2", "column_3"])
-
-
 def test_rows_of_several_people_are_asked_about_and_said(project):
     columns = drawn(KINDS["a row for each annotator"], seed=1, rows=150, dirt=0)
     with (project / "rows.csv").open("w", newline="") as file:
@@ -206,15 +178,3 @@ def test_rows_of_several_people_are_asked_about_and_said(project):
     assert done.exit_code == 0, done.output
     assert "A text is in 3.0 rows" in done.output
     assert load_params().data.split.by is None
-
-
-def test_without_a_checkpoint_the_model_of_the_parameters_stays_and_a_checkpoint_is_suggested(
-    project, tickets
-):
-    before = load_params()
-    done = init(tickets, "--force")
-    assert done.exit_code == 0, done.output
-    assert f"--checkpoint {SMALL}" in done.output
-    after = load_params()
-    assert after.model == before.model
-    assert after.train.learning_rate == before.train.learning_rate

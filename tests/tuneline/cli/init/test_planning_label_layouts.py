@@ -10,8 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.download.__main__ import main
-from tests.params import write_params
-from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.test_planning import init
 from tuneline.cli.init import ask_and_plan
 from tuneline.columns.readings import OpenQuestionError, UserChoices
@@ -86,10 +84,6 @@ def semicolons(folder):
     return write_csv(folder, ["tags"], [joined(";")])
 
 
-def bars_with_spaces(folder):
-    return write_csv(folder, ["tags"], [joined(" | ")])
-
-
 def commas(folder):
     return write_csv(folder, ["tags"], [joined(", ")])
 
@@ -110,20 +104,8 @@ def lists_of_python(folder):
     return write_csv(folder, ["tags"], [[str(labels) for labels in sets_of()]])
 
 
-def sets_of_python(folder):
-    return write_csv(folder, ["tags"], [[str(set(labels)) for labels in sets_of()]])
-
-
-def lists_of_numpy(folder):
-    return write_csv(folder, ["tags"], [[str(labels).replace(",", "") for labels in sets_of()]])
-
-
 def columns_of_numbers(folder):
     return write_csv(folder, TAGS, ones())
-
-
-def columns_of_words(folder):
-    return write_parquet(folder, TAGS, ones(yes=True, no=False))
 
 
 def columns_among_others(folder):
@@ -144,24 +126,14 @@ SEPARATED = {"layout": "separated"}
 COLUMNS = {"layout": "columns", "columns": TAGS}
 LAYOUTS = [
     (semicolons, "tags", {**SEPARATED, "separator": ";"}),
-    (bars_with_spaces, "tags", {**SEPARATED, "separator": "|"}),
     (commas, "tags", {**SEPARATED, "separator": ","}),
     (commas_of_numbers, "codes", {**SEPARATED, "separator": ","}),
     (lists_of_json, "tags", {"layout": "lists"}),
     (lists_of_parquet, "tags", {"layout": "lists"}),
     (lists_of_python, "tags", {"layout": "lists"}),
-    (lists_of_numpy, "tags", {"layout": "lists"}),
-    (sets_of_python, "tags", {"layout": "lists"}),
     (columns_of_numbers, "labels", COLUMNS),
-    (columns_of_words, "labels", COLUMNS),
     (columns_among_others, "labels", COLUMNS),
 ]
-
-
-def free_text_with_semicolons(folder):
-    generator = random.Random(3)
-    notes = ["; ".join(" ".join(generator.choices(WORDS, k=3)) for _ in range(2)) for _ in range(60)]
-    return write_csv(folder, ["notes", "label"], [notes, cycle("a", "b", "c")])
 
 
 def paths_with_bars(folder):
@@ -183,11 +155,6 @@ def objects_of_json(folder):
     return write_jsonl(folder, ["more", "label"], [cycle({"a": 1}, {"a": 2}), cycle("a", "b")])
 
 
-def embeddings_of_parquet(folder):
-    vectors = [[row / 7, row / 3, 0.5] for row in range(60)]
-    return write_parquet(folder, ["vector", "label"], [vectors, cycle("a", "b")])
-
-
 def names_in_brackets(folder):
     return write_csv(folder, ["label"], [cycle("[draft", "final", "sent")])
 
@@ -199,10 +166,6 @@ def dates(folder):
 
 def one_column_of_numbers(folder):
     return write_csv(folder, ["label", "verified", "stars"], [cycle(1, 0), cycle(0, 0, 1), cycle(5, 4, 1)])
-
-
-def one_column_of_words(folder):
-    return write_parquet(folder, ["spam"], [cycle(True, False)])
 
 
 def label_beside_properties(folder):
@@ -217,48 +180,15 @@ def texts_that_contradict(folder):
     return write_csv(folder, ["tag"], [cycle("a", "b", "c")], [*texts, texts[0], texts[1]])
 
 
-def texts_of_several_people(folder):
-    """Three people have labelled each text, and mostly agree."""
-    texts = [text for text in texts_of(20) for _ in range(3)]
-    labels = [("a", "b")[row // 3 % 2] if row % 7 else "c" for row in range(60)]
-    return write_csv(folder, ["tag"], [labels], texts)
-
-
-def texts_that_people_disagree_on(folder):
-    """Two people have labelled each text, and seldom agree."""
-    texts = [text for text in texts_of(30) for _ in range(2)]
-    return write_csv(folder, ["tag", "rater_id"], [cycle(*"abcdefg"), cycle("ann", "bob")], texts)
-
-
-def names_with_slashes(folder):
-    return write_csv(folder, ["label"], [cycle("TCP/IP", "I/O", "I/P", "TCP")])
-
-
-def cities(folder):
-    return write_csv(
-        folder, ["place", "label"], [cycle("Rome, Italy", "Pisa, Italy", "Oslo, Norway"), cycle("a", "b")]
-    )
-
-
-def names_of_several_words(folder):
-    names = ["order status", "order late", "card lost", "card stolen", "status", "lost card fee"]
-    return write_csv(folder, ["intent"], [cycle(*names)])
-
-
 LOOK_ALIKES = [
-    names_of_several_words,
     paths_with_bars,
     names_with_commas,
     objects_of_json,
-    embeddings_of_parquet,
     names_in_brackets,
     dates,
     one_column_of_numbers,
-    one_column_of_words,
     label_beside_properties,
     texts_that_contradict,
-    names_with_slashes,
-    cities,
 ]
 
 
@@ -335,35 +265,12 @@ def test_doubt_is_told_with_the_option_for_several_labels(project, write, option
     assert load_params().data.label_sets.model_dump(exclude_none=True) == sets
 
 
-@pytest.mark.parametrize(
-    ("write", "sets"),
-    [(write, sets) for write, _, sets in DOUBTS[:2]],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-@pytest.mark.usefixtures("project")
-def test_doubt_is_asked_where_there_is_a_terminal(tmp_path, monkeypatch, write, sets):
-    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    path = write(tmp_path)
-    found = []
-    for answer in (1, 2):
-        write_params(tmp_path)
-        # the reading, no checkpoint, write
-        done = init(path, input=f"{answer}\n6\ny\n")
-        assert "Which one?" in done.output
-        label_sets = load_params().data.label_sets
-        found.append(label_sets and label_sets.model_dump(exclude_none=True))
-    assert sets in found
-    assert None in found
-
-
 def test_one_label_per_row_can_be_asked_for(project):
     decision = decided(semicolons(project), task="classification")
     assert (decision.task, decision.sets) == ("classification", None)
 
 
-@pytest.mark.parametrize(
-    "write", [one_row_per_label, some_repeated_texts, texts_of_several_people, texts_that_people_disagree_on]
-)
+@pytest.mark.parametrize("write", [one_row_per_label, some_repeated_texts])
 def test_texts_in_several_rows_with_different_labels_are_asked_about(project, write):
     done = init(write(project), "--yes")
     assert done.exit_code == OpenQuestionError.status, done.output
@@ -373,25 +280,9 @@ def test_texts_in_several_rows_with_different_labels_are_asked_about(project, wr
     assert "no model is right on them" in done.output
 
 
-def test_several_labels_that_no_column_has_are_refused(project):
-    with pytest.raises(DataError, match="No column has several labels per row") as refused:
-        decided(names_in_brackets(project), task="multilabel")
-    assert "--separator" in refused.value.hint
-
-
 def test_named_columns_of_labels_must_have_0_and_1(project):
     with pytest.raises(DataError, match="are no columns of 0 and 1"):
         decided(columns_among_others(project), label=("billing", "length"))
-
-
-def test_named_columns_are_labels_also_if_their_words_differ(project):
-    decision = decided(columns_among_others(project), label=("billing", "urgent"))
-    assert decision.label_columns == ("billing", "urgent")
-
-
-def test_column_of_labels_is_preferred_to_a_column_of_few_values(project):
-    path = write_csv(project, ["lang", "keywords"], [cycle("en", "de"), joined(";")])
-    assert decided(path).label_column == "keywords"
 
 
 def test_parameters_are_those_that_download_reads(project):
@@ -402,21 +293,6 @@ def test_parameters_are_those_that_download_reads(project):
     assert "a column of 0 and 1 each: 'billing', 'delivery'" in done.output
     main()
     assert read_task(pq.read_schema("data/raw/train.parquet")).names == tuple(TAGS)
-
-
-def test_one_label_after_several_sets_label_sets_back(project):
-    init(semicolons(project), "--yes")
-    assert load_params().data.label_sets is not None
-    init(names_in_brackets(project), "--yes", "--force")
-    assert load_params().data.label_sets is None
-
-
-def test_files_of_other_splits_without_labels_are_left_out(project):
-    for split in ("train", "validation"):
-        semicolons(project).rename(project / f"{split}.csv")
-    write_csv(project, ["tags"], [[""] * 60]).rename(project / "test.csv")
-    done = init(project / "train.csv", project / "validation.csv", project / "test.csv", "--yes")
-    assert "test.csv has no labels" in done.output
 
 
 def test_columns_of_ones_and_empty_cells_are_labels(project):

@@ -32,13 +32,6 @@ def test_file_that_is_no_table_of_texts_is_called_by_its_name(name, problem):
 
 
 @pytest.mark.usefixtures("project")
-def test_words_for_a_missing_number_are_no_labels():
-    plan = planned("na.csv")
-    assert (plan.decision.task, plan.decision.label_column) == ("regression", "score")
-    assert "missing where it says 'NA'" in " ".join(plan.decision.reasons)
-
-
-@pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -50,16 +43,3 @@ def test_columns_that_can_be_read_in_several_ways_are_a_question(name, options):
     with pytest.raises(OpenQuestionError) as asked:
         planned(name)
     assert options in [answer.options for answer in asked.value.answers]
-
-
-@pytest.mark.usefixtures("project")
-def test_rows_of_several_people_are_named():
-    plan = planned("raw.csv")
-    assert plan.decision.label_columns == ("billing", "delivery", "access", "returns")
-    assert "'rater_id' names" in " ".join(plan.notes)
-
-
-@pytest.mark.usefixtures("project")
-def test_alike_rows_stay_together():
-    plan = planned("groups.csv", label=("column_3",))
-    assert plan.division.by == "column_1"

@@ -1,16 +1,13 @@
 import csv
 import gzip
 import json
-import shutil
 
 import numpy as np
-import onnx
 import pyarrow.parquet as pq
 import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.core.hashes import file_hash
 
 
 def source(project, columns=("subject", "body")):
@@ -51,9 +48,7 @@ def probabilities(lines):
     return np.array([[line["probabilities"][name] for name in QUEUES] for line in lines])
 
 
-@pytest.mark.parametrize(
-    "ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "tsv.gz", "jsonl.gz", "parquet.gz"]
-)
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "jsonl", "parquet"])
 def test_every_input_format_gives_the_predictions_of_the_trained_model(
     predict, classification, tmp_path, ending
 ):
@@ -66,14 +61,6 @@ def test_every_input_format_gives_the_predictions_of_the_trained_model(
         QUEUES[best] for best in expected(classification).argmax(axis=1)
     ]
     assert all(line["probability"] == max(line["probabilities"].values()) for line in lines)
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_standard_input_is_read_plain_or_gzip(predict, classification, tmp_path, kind, packed):
-    content = write_input(source(classification), tmp_path / f"in.{kind}").read_bytes()
-    result = predict("--input-format", kind, given=gzip.compress(content) if packed else content)
-    np.testing.assert_allclose(probabilities(lines_of(result.stdout)), expected(classification), atol=2e-6)
 
 
 def read_output(path):
@@ -90,7 +77,7 @@ def read_output(path):
     return list(csv.DictReader(content.decode().splitlines(), delimiter="\t" if ".tsv" in path.name else ","))
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl.gz", "parquet"])
 def test_every_output_format_has_the_same_content(predict, classification, tmp_path, ending):
     given = write_input(source(classification, ("idx", "subject", "body", "labels")), tmp_path / "in.parquet")
     assert predict(given, "-o", f"out/deep/out.{ending}", "--keep", "idx").exit_code == 0
@@ -122,40 +109,6 @@ def test_precision_option_selects_the_int8_model(predict, classification, tmp_pa
     assert 1e-6 < np.abs(found - expected(classification)).max() < 0.2
 
 
-def test_text_option_names_other_columns_than_in_training(predict, classification, tmp_path):
-    table = source(classification).rename_columns(["title", "subject"])
-    result = predict(write_input(table, tmp_path / "in.csv"), "--text", "title", "--text", "subject")
-    np.testing.assert_allclose(probabilities(lines_of(result.stdout)), expected(classification), atol=2e-6)
-
-
-def test_kept_column_with_the_name_of_an_output_column_is_renamed(predict, tmp_path):
-    (tmp_path / "in.jsonl").write_text('{"subject": "a", "body": "b", "label": "mine", "row": 99}\n')
-    (line,) = lines_of(predict("in.jsonl", "--keep", "label", "--keep", "row").stdout)
-    assert (line["input_label"], line["input_row"], line["row"]) == ("mine", 99, 1)
-    assert line["label"] in QUEUES
-
-
-def test_columns_option_names_the_columns_of_a_file_without_a_header(predict, tmp_path):
-    (tmp_path / "in.csv").write_text("7,the parcel,is missing\n")
-    (line,) = lines_of(predict("in.csv", "--columns", "id,subject,body", "--keep", "id").stdout)
-    assert line["id"] == "7"
-
-
-def test_model_of_one_text_takes_one_text(predict, classification, tmp_path):
-    folder = tmp_path / "single"
-    shutil.copytree(classification / "models/onnx", folder)
-    model = onnx.load(folder / "model.onnx")
-    next(entry for entry in model.metadata_props if entry.key == "text_columns").value = '["text"]'
-    onnx.save(model, folder / "model.onnx")
-    record = json.loads((folder / "export.json").read_text())
-    record["models"]["fp32"]["sha256"]["model.onnx"] = file_hash(folder / "model.onnx")
-    (folder / "export.json").write_text(json.dumps(record))
-    (line,) = lines_of(
-        predict(given=b'{"text": "the parcel is missing"}\n', model=folder / "model.onnx").stdout
-    )
-    assert line["label"] in QUEUES
-
-
 def test_every_column_is_kept(predict, tmp_path):
     (tmp_path / "in.csv").write_text("id,body,label,subject\n7,is missing,mine,the parcel\n")
     assert predict("in.csv", "--keep", "all", "--out", "out.csv").exit_code == 0
@@ -170,43 +123,3 @@ def test_every_column_is_kept(predict, tmp_path):
         ("a", 7, False),
         ("a", None, False),
     ]
-
-
-@pytest.mark.parametrize("output", ["out.csv", "out.tsv"])
-def test_excel_safe_output_has_no_formula_of_the_input_and_the_default_has_it(predict, tmp_path, output):
-    (tmp_path / "in.csv").write_text("subject,body,=name\na,b,=HYPERLINK(1)\nc,d,-0.5\n")
-    files = ["in.csv"]
-    if output == "many.csv":
-        (tmp_path / "other.csv").write_text("subject,body,=name\na,b,@SUM(A1)\n")
-        files.append("other.csv")
-    words = [
-        *files,
-        "-o",
-        output,
-        "--output-format",
-        "tsv" if output == "out.tsv" else "csv",
-        "--keep",
-        "=name",
-    ]
-    written = tmp_path / (f"out/{files[0]}" if output == "out/" else output)
-    assert predict(*words).exit_code == 0
-    as_it_is = written.read_text()
-    done = predict(*words, "--excel-safe")
-    assert done.exit_code == 0, done.output
-    safe = written.read_text()
-    separator = "\t" if output == "out.tsv" else ","
-    assert f"row{separator}=name{separator}label" in as_it_is
-    assert f"1{separator}=HYPERLINK(1){separator}" in as_it_is
-    assert f"row{separator} =name{separator}label" in safe
-    assert f"1{separator} =HYPERLINK(1){separator}" in safe
-    assert f"2{separator}-0.5{separator}" in safe
-    if output == "many.csv":
-        assert "1, @SUM(A1)," in safe
-    assert safe.replace(" =", "=").replace(" @", "@") == as_it_is, "nothing else is changed"
-
-
-def test_file_without_rows_gives_an_output_without_rows(predict, tmp_path):
-    (tmp_path / "in.csv").write_text("subject,body\n")
-    assert predict("in.csv", "-o", "out.csv").exit_code == 0
-    assert (tmp_path / "out.csv").read_text().startswith("row,label,probability")
-    assert len((tmp_path / "out.csv").read_text().splitlines()) == 1

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.tuneline.cli.predict.conftest import PAIR, lines_of
+from tests.tuneline.cli.predict.conftest import PAIR
 
 
 def tuneline(*words, **options):
@@ -21,42 +20,6 @@ def tuneline(*words, **options):
         "cwd": ROOT,
         **options,
     }
-
-
-def test_output_to_a_pipe_and_to_dev_stdout_comes_as_a_stream(classification, tmp_path):
-    (tmp_path / "in.jsonl").write_text(PAIR * 3)
-    pipe = tmp_path / "out.csv.gz"
-    os.mkfifo(pipe)
-    model = classification / "models/onnx"
-    command, options = tuneline("predict", tmp_path / "in.jsonl", "--model", model, "-o", pipe)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as running:
-        assert len(gzip.decompress(pipe.read_bytes()).splitlines()) == 4
-        assert running.wait() == 0, running.stderr.read()
-    assert pipe.is_fifo()
-    command, options = tuneline("predict", tmp_path / "in.jsonl", "--model", model, "-o", "/dev/stdout")
-    done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
-    assert [line["row"] for line in lines_of(done.stdout)] == [1, 2, 3]
-
-
-def test_predict_imports_neither_torch_nor_transformers(classification, tmp_path):
-    """They take seconds and hundreds of megabytes, and a server does not have them."""
-    (tmp_path / "in.jsonl").write_text(PAIR)
-    words = [
-        "predict",
-        str(tmp_path / "in.jsonl"),
-        "--model",
-        str(classification / "models/onnx"),
-        "-o",
-        str(tmp_path / "out.csv"),
-    ]
-    heavy = {"torch", "transformers", "datasets", "onnx", "pandas", "sklearn", "scipy", "dvc"}
-    code = (
-        f"import sys; from tuneline.cli import app; app({words}, standalone_mode=False);"
-        f"loaded = {heavy} & set(sys.modules); sys.exit(str(loaded) if loaded else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out.csv").exists()
 
 
 def test_predictions_are_written_while_rows_still_arrive(classification):
@@ -78,20 +41,6 @@ def test_predictions_are_written_while_rows_still_arrive(classification):
         assert [json.loads(line)["row"] for line in running.stdout] == [2, 3]
 
 
-def test_closed_output_pipe_ends_without_a_traceback(classification):
-    command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 1)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
-    ) as running:
-        running.stdin.write(PAIR.encode() * 3)
-        running.stdin.flush()
-        running.stdout.readline()
-        running.stdout.close()
-        running.stdin.write(PAIR.encode() * 200)
-        running.stdin.close()
-        assert b"Traceback" not in running.stderr.read()
-
-
 def send_until_ended(running, number):
     """Send a signal, and again after ten seconds: Python answers none that arrives between its last look and
     the start of a read (measured
@@ -106,7 +55,6 @@ def send_until_ended(running, number):
     "number",
     [
         signal.SIGINT,
-        *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGTERM, signal.SIGHUP)),
     ],
 )
 @pytest.mark.promise("interrupted-predict")

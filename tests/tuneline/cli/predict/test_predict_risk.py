@@ -4,7 +4,6 @@ import json
 import shutil
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from tests.small_pipeline import QUEUES
@@ -66,16 +65,6 @@ def test_unsure_rows_get_no_answer_and_a_reason(predict, model):
     assert "95 % certainty" in result.stderr
 
 
-def test_files_have_the_columns_of_an_abstention(predict, model, tmp_path):
-    folder = model(1000, 0.5)
-    (tmp_path / "in.jsonl").write_text(ROWS)
-    for name in ("out.csv", "out.parquet"):
-        assert predict("in.jsonl", "--risk", "0.02", "--output", name, model=folder).exit_code == 0
-    table = pq.read_table(tmp_path / "out.parquet")
-    assert table.schema.field("abstained").type == "bool"
-    assert (tmp_path / "out.csv").read_text().splitlines()[0].endswith("abstained,reason")
-
-
 @pytest.mark.parametrize(
     ("rows", "threshold", "message"),
     [
@@ -118,12 +107,3 @@ def test_evidence_of_another_model_is_refused(predict, model):
     result = predict("--risk", "0.02", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
     assert result.exit_code == 1
     assert "evidence.parquet is missing, damaged, or of other models" in result.stderr
-
-
-def test_numbers_are_never_exactly_right_and_have_an_interval(predict, regression):
-    folder = regression / "models/onnx"
-    result = predict("--risk", "0.1", "--input-format", "jsonl", given=ROWS.encode(), model=folder)
-    assert result.exit_code == 1
-    assert "prediction_low" in result.stderr
-    lines = lines_of(predict("--input-format", "jsonl", given=ROWS.encode(), model=folder).stdout)
-    assert all(line["prediction_low"] < line["prediction"] < line["prediction_high"] for line in lines)

@@ -65,15 +65,6 @@ def test_words_are_one_cell_of_csv_and_a_list_in_parquet(rows, predict):
     assert words[0][0]["word"] == expected[0][0]["word"]
 
 
-def test_columns_have_their_names_in_the_input(predict):
-    Path("in.csv").write_text("title,message,why\nthe parcel,is late again,mine\n")
-    done = predict("in.csv", "--why", "--text", "title", "--text", "message", "--keep", "why")
-    (line,) = lines_of(done.stdout)
-    assert line["input_why"] == "mine"
-    assert {word["column"] for word in line["why"]} <= {"title", "message"}
-    assert line["why"]
-
-
 @pytest.fixture
 def costly(classification, tmp_path):
     """Return a function that gives a copy of the model costs of answers, by class, and of no answer."""
@@ -89,15 +80,6 @@ def costly(classification, tmp_path):
         return folder
 
     return with_costs
-
-
-def test_row_without_an_answer_has_the_words_of_the_answer_it_would_have(rows, predict, costly):
-    folder = costly(dict.fromkeys(QUEUES, 1.0), 0.0)
-    first, *_ = lines_of(predict("rows.jsonl", "--why", model=folder).stdout)
-    assert first["abstained"]
-    assert first["label"] is None
-    best = max(first["probabilities"], key=first["probabilities"].get)
-    assert {word["label"] for word in first["why"]} == {best}
 
 
 @pytest.mark.parametrize("answer", QUEUES)

@@ -6,7 +6,6 @@ from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
 from tuneline.cli.serve import TOKEN
-from tuneline.service.guard import PROBES
 from tuneline.service.server import GRACE
 
 RECIPE = (ROOT / "conf/cluster/kubernetes-serve.yaml").read_text(encoding="utf-8")
@@ -21,23 +20,6 @@ def described() -> tuple[dict, dict]:
     filled = re.sub(r"\$\{(\w+)\}", lambda name: FILLED[name[1]], RECIPE)
     service, deployment = YAML(typ="safe").load_all(filled)
     return service, deployment
-
-
-def test_pods_are_found_by_the_service_and_probed_without_a_token():
-    service, deployment = described()
-    pod = deployment["spec"]["template"]
-    (container,) = pod["spec"]["containers"]
-    assert deployment["spec"]["replicas"] == 3
-    assert container["image"] == FILLED["IMAGE"]
-    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
-    assert service["spec"]["selector"] == pod["metadata"]["labels"]
-    (port,) = container["ports"]
-    assert f"EXPOSE {port['containerPort']}\n" in DOCKERFILE
-    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
-    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
-        probe = container[name]["httpGet"]
-        assert probe["port"] == port["name"]
-        assert probe["path"] in PROBES
 
 
 def test_pod_has_the_token_from_a_secret_and_no_rights():

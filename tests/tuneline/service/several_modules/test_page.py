@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.browser import needs_browser
-from tests.driven_browser import CTRL, driven_browser
+from tests.driven_browser import driven_browser
 from tests.planted_words import planted
 from tests.service import running_service
 from tests.small_pipeline import QUEUES
@@ -110,26 +110,6 @@ def test_person_sees_answer_probabilities_version_and_why(page, pair, width, sch
 
 
 @needs_browser
-def test_keyboard_alone_is_enough(page, single):
-    with running_service(single) as service:
-        open_page(page, service)
-        page.key("Tab")
-        assert page.focused() == "text-0"
-        page.type("it is late")
-        page.key("Enter", CTRL)
-        page.wait_for("document.querySelector('#why .note')")
-        assert page.text("#answer .said") == QUEUES[0]
-        page.value("document.getElementById('why').replaceChildren()")
-        page.key("Tab")
-        assert page.value("document.activeElement.textContent") == "Predict"
-        page.key("Enter")
-        page.wait_for("document.querySelector('#why .note')")
-        assert [path.endswith("/v1/predictions") for path in page.requests].count(True) == 2
-        assert page.value("document.querySelector('#answer').getAttribute('role')") == "status"
-        check_quiet(page, service)
-
-
-@needs_browser
 def test_typed_text_and_labels_are_shown_as_text(page, single, tmp_path):
     weights = {"late": [0.5, 0.0, 0.0], "img": [1.0, 0.0, 0.0]}
     labels = ('<img src=x onerror="alert(3)">', "<b>bold</b>", "__proto__")
@@ -184,28 +164,6 @@ def test_token_is_asked_for_and_kept_in_the_page_alone(page, single):
         assert page.text("#answer .said") == QUEUES[0]
         assert page.value("localStorage.length + sessionStorage.length + document.cookie.length") == 0
         assert not any(SECRET in address for address in page.requests)
-
-
-@needs_browser
-def test_error_of_the_service_is_shown_with_its_sentence(page, single):
-    with running_service(single) as service:
-        open_page(page, service)
-        ask(page, "it is late")
-        page.value("document.getElementById('text-0').value = ' '")
-        page.click("#row-form button")
-        page.wait_for("!document.getElementById('problem').hidden")
-        sentence = service.post("/v1/predictions", {"rows": [[" "]]}).json()["error"]
-        assert page.text("#problem") == sentence
-        assert page.texts("#answer p") == page.texts("#empty"), "the answer was of another text"
-        assert page.text("#answer-facts") == ""
-        assert not page.sees("#scores-part")
-        assert not page.sees("#why-part")
-        page.click("#text-0")
-        ask(page, "late again")
-        assert not page.sees("#problem")
-    page.click("#row-form button")
-    page.wait_for("!document.getElementById('problem').hidden")
-    assert page.text("#problem") == "The service does not answer."
 
 
 @pytest.mark.parametrize("path", PAGE_FILES)

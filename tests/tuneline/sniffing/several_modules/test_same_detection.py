@@ -63,22 +63,16 @@ def packed(write: Callable[[Path], None]) -> Callable[[Path], None]:
 
 DECIMAL_COMMAS = [f"{n / 7:.3f}".replace(".", ",") for n in range(60)]
 WRITERS = {
-    "comma.csv": table(),
     "semicolon.csv": table(";"),
     "tabs.tsv": table("\t"),
     "cp1252.csv": table(encoding="cp1252"),
     "utf-16.csv": table(encoding="utf-16"),
-    "utf-8-sig.csv": table(encoding="utf-8-sig"),
     "no-header.csv": table(header=False),
-    "no-header-semicolon-cp1252.csv": table(";", "cp1252", header=False),
     "sep-line.csv": table(before="sep=,\n"),
     "apostrophes.csv": table(";", quotes="'"),
     "decimal-commas.csv": table(";", labels=DECIMAL_COMMAS),
     "lines.jsonl": objects,
-    "lines.json": objects,
     "packed.csv.gz": packed(table()),
-    "packed-cp1252.csv.gz": packed(table(";", "cp1252")),
-    "packed.jsonl.gz": packed(objects),
 }
 FOLDER = SHARED / "data/cases"
 CASES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".csv", ".json", ".jsonl"})
