@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from flows.runs.commits import contains
 from flows.runs.repository import Repository, UnreachableError
-from tuneline.gating.error_budget import GateEntry
-from tuneline.gating.gate_history import as_message, history_ref, parse_messages, read_gate_history
+from tuneline.gating.error_budget import GateEntry, as_message, history_ref, parse_messages, read_gate_history
 from tuneline.repository.git import GitError
 from tuneline.repository.registry import HOLD, TAG_FORMAT, RegistryTags, Version
 from tuneline.runtime.locks import BusyError, locked

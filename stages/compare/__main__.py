@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record, new_rows
-from stages.compare.flips import describe_flips
-from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits
+from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits, describe_flips
 from stages.compare.publication import PublishedModel, publish_passed, select_published, way_on
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
 from tuneline.core.hashes import file_hash

@@ -27,7 +27,7 @@ from stages.validate.columns import (
     files_of,
     read_batches,
 )
-from tuneline.analysis.ragged_array import RaggedArray
+from tuneline.analysis.similarity import RaggedArray
 from tuneline.core.base_source import BaseSource
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader

@@ -18,8 +18,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.analysis.ragged_array import RaggedArray
-from tuneline.analysis.similarity import WordSets
+from tuneline.analysis.similarity import RaggedArray, WordSets
 from tuneline.analysis.text import EncodedWords, Keys, mixed
 
 RowNumbers = NDArray[np.int64]

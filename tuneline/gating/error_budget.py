@@ -24,15 +24,19 @@ that are no better (``benchmarks/gate.py``).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from tuneline.core.records import OMITTED, Record
+from tuneline.repository.git import git
 
 if TYPE_CHECKING:
     from tuneline.settings import PromotionPolicy
+
 
 BUDGET_PART = 0.8
 """Part of ``promotion.error_rate`` that the candidates of a year may use up."""
@@ -217,3 +221,35 @@ class ErrorBudget:
         if self.is_repeated:
             return 0.0
         return self.level
+
+
+def history_ref(artifact: str) -> str:
+    """Return the name of the ref with the history of an artifact."""
+    return f"refs/tuneline/gate/{artifact}"
+
+
+def read_gate_history(root: Path, artifact: str) -> list[GateEntry]:
+    """Return the decisions about candidates of an artifact, the latest last; none without a history."""
+    options = ("--reverse", "--topo-order", "-z", "--format=%B")
+    return parse_messages(git(root, "log", *options, history_ref(artifact), "--").split("\0"))
+
+
+def parse_messages(messages: Sequence[str]) -> list[GateEntry]:
+    """Return the entries in the messages of commits; one that cannot be read is left out."""
+    entries = []
+    for message in messages:
+        line = message.strip().rpartition("\n")[2]
+        try:
+            entries.append(GateEntry.model_validate_json(line))
+        except ValidationError:
+            continue
+    return entries
+
+
+def as_message(entry: GateEntry) -> str:
+    """Return the message of the commit of an entry."""
+    subject = (
+        f"{entry.outcome.capitalize()}: candidate {entry.number} on split {entry.split}"
+        f" {entry.rows_hash[:12]}, compared with {entry.production}"
+    )
+    return f"{subject}\n\n{entry.model_dump_json()}"

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from tuneline.model.long_text import LongText
 from tuneline.model.safe_cuts import SafeCuts
-from tuneline.model.tokenizer_errors import is_tokenizer_error
+from tuneline.model.tokenizer_settings import is_tokenizer_error
 
 CHARACTERS_PER_TOKEN = 8
 """Characters in which most texts have more than a token; where they have less, more are tried."""

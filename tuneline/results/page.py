@@ -44,7 +44,6 @@ from tuneline.repository.git import (
     result_key,
 )
 from tuneline.results.answers import ModelPromises
-from tuneline.results.exported import is_stale
 from tuneline.results.figures import draw_figures
 from tuneline.results.largest_errors import curves_note
 from tuneline.results.predictions import (
@@ -57,7 +56,7 @@ from tuneline.results.predictions import (
     largest_errors,
 )
 from tuneline.results.rendering import metric_names, page_templates, render_report, tiles_of
-from tuneline.results.verdict.facts import RunFacts, is_frozen
+from tuneline.results.verdict.facts import RunFacts, is_frozen, is_stale
 from tuneline.results.verdict.rules import judge_run
 from tuneline.results.verdict.words import Statement, evidence, statements
 from tuneline.runtime.terminal import say, visible

@@ -1,6 +1,6 @@
 """Classification: one class of several for each row."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -8,9 +8,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.task_kinds import MetricKind
-from tuneline.tasks.named_classes import NamedClasses
 from tuneline.tasks.probabilities import probabilities
 from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
+
+
+class NamedClasses(Task):
+    """A kind of task in which a model has one logit for each of several names.
+
+    It is constructed from the names alone.
+    """
+
+    names: tuple[str, ...]
+
+    class_term: ClassVar[str] = "class"
+    """What messages call a name."""
+    class_terms: ClassVar[str] = "classes"
+    """What messages call several names."""
+    has_classes: ClassVar[bool] = True
+
+    @property
+    def outputs(self) -> int:
+        """One for each name."""
+        return len(self.names)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names."""
+        return self.names
+
+    @classmethod
+    def of_outputs(cls, names: Sequence[str]) -> Self:
+        """Return the task with these names."""
+        construct: Any = cls
+        task: Self = construct(tuple(names))
+        return task
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.task_kinds import MetricKind
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks.named_classes import NamedClasses
+from tuneline.tasks.classification import NamedClasses
 from tuneline.tasks.probabilities import sigmoid
 from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
 

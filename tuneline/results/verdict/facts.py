@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from tuneline.core.hashes import file_hash
 from tuneline.core.records import Metrics, Timing
 from tuneline.core.task_kinds import MetricKind
 from tuneline.evaluation.keys import (
@@ -19,8 +20,8 @@ from tuneline.evaluation.keys import (
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.comparison_records import ComparisonRecord
-from tuneline.paths import EVALUATION, FIRST_SWEEP, METRICS, PLOTS, TIMING
-from tuneline.results import exported
+from tuneline.paths import COMPARISON, EVALUATION, FIRST_SWEEP, METRICS, PLOTS, PREDICTIONS, TIMING
+from tuneline.repository.dvc import md5_of, read_lock
 from tuneline.words.titles import SIMPLE_MODEL_TITLES
 
 
@@ -82,7 +83,7 @@ class RunFacts:
             params=params,
             validation=read_curve(curves / "validation.tsv"),
             losses=read_curve(curves / "loss.tsv"),
-            compared=exported.read_comparison(root),
+            compared=read_comparison(root),
             seconds=seconds,
             sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
         )
@@ -309,3 +310,34 @@ class Finding:
 def as_shown(value: float) -> float:
     """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
     return round(value, DIGITS) + 0.0  # no -0.0
+
+
+def read_comparison(root: Path) -> ComparisonRecord | None:
+    """Return the comparison with the present predictions; ``None`` if it is missing, invalid or of others."""
+    record = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+    if record is None or not _is_of_present_predictions(root, record):
+        return None
+    return record
+
+
+def _is_of_present_predictions(root: Path, record: ComparisonRecord) -> bool:
+    """Return True if the models were compared with the present predictions.
+
+    The predictions must be the ones of the metrics in ``dvc.lock``, too.
+
+    Git has ``dvc.lock`` and the metrics, and DVC the predictions and the comparison: after ``git checkout``
+    alone, or ``dvc repro evaluate``, they are of different results.
+    """
+    path = root / PREDICTIONS
+    if not path.exists():
+        return False
+    locked = read_lock(root).out(PREDICTIONS.as_posix())
+    if locked and locked != md5_of(path):
+        return False
+
+    return file_hash(path) == record.predictions
+
+
+def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:
+    """Return True if the project's comparison is of another model, so that ``comparison`` is ``None``."""
+    return comparison is None and (root / COMPARISON / "comparison.json").exists()

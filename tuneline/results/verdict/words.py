@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 from tuneline.evaluation.keys import MAJORITY
 from tuneline.paths import ONNX
-from tuneline.results.evidence import rows_in_words, unit_of_rows
 from tuneline.results.verdict.facts import Comparison, Finding, FindingSeverity, RunFacts
-from tuneline.results.verdict.next_steps import REVIEW, RUN, TRY_BOTH, NextStep
+from tuneline.results.verdict.rules import REVIEW, RUN, TRY_BOTH, NextStep
 from tuneline.words.titles import PREDICTION_TERMS, SIMPLE_MODEL_TITLES, PredictionTerms, title_of
 
 FindingNumbers = SimpleNamespace
@@ -422,3 +421,25 @@ PURPOSES: Mapping[str, str] = {
     "sweep": "compare nine variants of rate and steps",
     "half_rate": "half the learning rate",
 }
+
+
+def unit_of_rows(rows: int, independent: int, grouped: bool) -> str:
+    """Return what independent rows are, in words.
+
+    Args:
+        rows: Number of rows.
+        independent: Number of their clusters.
+        grouped: True if the data is divided by a column of groups (``data.split.by``).
+    """
+    if independent == rows:
+        return "rows"
+    if grouped:
+        return "groups"
+    return "distinct texts"
+
+
+def rows_in_words(rows: int, independent: int, grouped: bool) -> str:
+    """Return the number of rows, and of those that are independent; arguments as of ``unit_of_rows``."""
+    if independent == rows:
+        return f"{rows:,} rows"
+    return f"{rows:,} rows, {independent:,} {unit_of_rows(rows, independent, grouped)}"

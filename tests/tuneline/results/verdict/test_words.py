@@ -12,8 +12,7 @@ from tests.tuneline.results.verdict.runs import BEATEN, FINE_TUNED, SETS, agains
 from tuneline.cli import app
 from tuneline.repository.dvc import read_lock
 from tuneline.results.verdict.facts import Finding, RunFacts
-from tuneline.results.verdict.next_steps import NextStep, next_steps
-from tuneline.results.verdict.rules import judge_errors, judge_run
+from tuneline.results.verdict.rules import NextStep, judge_errors, judge_run, next_steps
 from tuneline.results.verdict.words import ADVICE, PURPOSES, SENTENCES, statement, statements
 
 

@@ -13,7 +13,7 @@ from tests.tuneline.results.verdict.runs import (
     against,
 )
 from tuneline.results.verdict.facts import RunFacts
-from tuneline.results.verdict.next_steps import next_steps
+from tuneline.results.verdict.rules import next_steps
 
 
 def commands(run: RunFacts) -> list[str]:

@@ -1,6 +1,15 @@
+import pytest
+
 from tests.flows.conftest import sh
 from tests.tuneline.gating.test_error_budget import budget_of, entry
-from tuneline.gating.gate_history import as_message, history_ref, parse_messages, read_gate_history
+from tuneline.gating.error_budget import as_message, history_ref, parse_messages, read_gate_history
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository of git without a commit."""
+    sh("git", "init", "--quiet", cwd=tmp_path)
+    return tmp_path
 
 
 def test_registry_without_a_history_has_no_decisions(repository):

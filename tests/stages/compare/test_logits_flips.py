@@ -3,9 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.compare import flips as flip_module
-from stages.compare.flips import describe_flips
-from stages.compare.logits import TrainedLogits, compare_logits
+from stages.compare import logits as flip_module
+from stages.compare.logits import TrainedLogits, compare_logits, describe_flips
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
 from tuneline.tasks import Classification

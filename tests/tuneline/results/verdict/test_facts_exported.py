@@ -7,7 +7,7 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
-from tuneline.results.exported import is_stale, read_comparison
+from tuneline.results.verdict.facts import is_stale, read_comparison
 
 FIGURES = {
     "max_abs_diff": 0.1,

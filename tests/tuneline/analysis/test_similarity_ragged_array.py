@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from tuneline.analysis.ragged_array import RaggedArray
+from tuneline.analysis.similarity import RaggedArray
 
 ROWS = st.lists(st.lists(st.integers(-5, 100), max_size=6), max_size=12)
 

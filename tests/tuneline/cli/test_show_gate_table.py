@@ -7,9 +7,8 @@ from typer.testing import CliRunner
 from tests.flows.conftest import sh
 from tests.tuneline.gating.test_error_budget import judged
 from tuneline.cli import app
-from tuneline.cli.gate_table import tonight
-from tuneline.gating.error_budget import GateEntry
-from tuneline.gating.gate_history import as_message, history_ref
+from tuneline.cli.show import tonight
+from tuneline.gating.error_budget import GateEntry, as_message, history_ref
 from tuneline.settings import PromotionPolicy
 
 runner = CliRunner(env={"COLUMNS": "200"})
