@@ -1,7 +1,7 @@
 """Section ``validate``: severities and limits of the data checks.
 
 An ``error`` that fails stops the pipeline after the report is written; a ``warning`` is only reported.
-docs/data-checks.md gives the reason for each default. ``stages/validate/checks.py`` defines the checks.
+docs/data-checks.md describes the checks. ``stages/validate/checks.py`` defines them.
 """
 
 import difflib
