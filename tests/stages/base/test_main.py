@@ -14,8 +14,6 @@ from tests.faults.disks import on_small_disk
 from tests.stages.base.conftest import NAME, use_checkpoint
 from tuneline.runtime.errors import ParamsError, StageError
 
-COMMIT = "0" * 40
-
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {
@@ -198,12 +196,6 @@ UNUSABLE = {
         {**without("model.safetensors"), "pytorch_model.bin": b"pickle"},
         "only as a pickle",
     ),
-    "no weights": (without("model.safetensors"), "has no weights for torch"),
-    "no configuration": (without("config.json"), "has no config.json"),
-    "invalid configuration": (
-        {**checkpoint_files(), "config.json": "{"},
-        "config.json of .* is not valid JSON",
-    ),
     "no tokenizer": (without("tokenizer.json"), "has no tokenizer"),
     "code of its own": (
         with_config(model_type="evil", auto_map={"AutoModel": "evil.Evil"}),
@@ -213,14 +205,9 @@ UNUSABLE = {
         with_config(model_type="unheard"),
         "is of type 'unheard', which transformers [0-9.]+ does not have",
     ),
-    "no type": (with_config(model_type=None), "has no model_type"),
     "T5": (
         with_config(model_type="t5"),
         "is of type 't5', which cannot be trained: its classifier reads the end token",
-    ),
-    "XLNet": (
-        with_config(model_type="xlnet"),
-        "is of type 'xlnet', which cannot be trained: its classifier reads the last position",
     ),
     "no classifier": (with_config(model_type="vit"), "is of type 'vit', for which .* has no text classifier"),
     "a missing shard": (

@@ -63,11 +63,3 @@ def test_another_template_is_an_error():
     other = word_piece(template_of=("[CLS] $A", "[CLS] $A [SEP] $B:1", ("[CLS]", "[SEP]")))
     with pytest.raises(ParamsError, match="types"):
         compare_tokens(word_piece(), other, LABEL)
-
-
-def test_tokenizer_that_fails_on_a_text_is_compared_too():
-    tokenizer = word_piece(lowercase=False)
-    broken = json.loads(tokenizer.to_str())
-    broken["model"]["unk_token"] = "[NONE]"  # noqa: S105
-    failing = [Tokenizer.from_str(json.dumps(broken)) for _ in range(2)]
-    compare_tokens(*failing, LABEL)

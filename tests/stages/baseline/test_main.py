@@ -11,14 +11,10 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
-from tuneline.analysis.sampling import read_sample
 from tuneline.baselines import frozen as frozen_baselines
 from tuneline.baselines.frozen import FrozenEncoder
-from tuneline.baselines.texts import TfidfModel
-from tuneline.core.tables import SplitReader, write_table
-from tuneline.linear import linear_model as linear
+from tuneline.core.tables import write_table
 from tuneline.model.tokenizer import save_tokenizer
-from tuneline.runtime.errors import StageError
 from tuneline.tasks import Classification, Regression, Task
 from tuneline.tasks.schemas import raw_schema
 
@@ -101,16 +97,6 @@ def test_frozen_vectors_of_an_untrained_model_tell_words_apart(project):
     assert len(set(predicted()["majority"].to_pylist())) == 1
 
 
-def test_tfidf_baseline_is_that_of_the_sample_with_the_seed(project):
-    baseline.main()
-    train, test = (
-        SplitReader.open(Path("data/raw"), split, made_by="download") for split in ("train", "test")
-    )
-    model = TfidfModel.fit(read_sample(train, ["text"], 2, 42), CLASSES)
-    expected = model.predict([test.read(["text"])["text"].to_pylist()])
-    np.testing.assert_array_equal(predicted()["tfidf"].to_numpy(), expected)
-
-
 def test_model_from_scratch_has_no_frozen_baseline(project):
     change_params(project, {"model.checkpoint": None, "model.config": {"model_type": "bert"}})
     shutil.rmtree("models")
@@ -137,23 +123,3 @@ def test_vectors_are_means_over_the_tokens_without_padding(project, monkeypatch)
     np.testing.assert_allclose(together, alone, atol=1e-5)
     monkeypatch.setattr(frozen_baselines, "TEXTS_AT_A_TIME", 3)
     np.testing.assert_allclose(encoder.vectors(texts), alone, atol=1e-5)
-
-
-def test_train_rows_of_the_frozen_baseline_are_limited(project, monkeypatch):
-    monkeypatch.setattr(linear, "MAX_VALUES", 16 * 50)
-    counts = []
-    fit = frozen_baselines.LinearModel.fit
-    monkeypatch.setattr(
-        frozen_baselines.LinearModel,
-        "fit",
-        lambda rows, *others: counts.append(len(rows[0])) or fit(rows, *others),
-    )
-    baseline.main()
-    assert counts == [50]
-
-
-def test_damaged_checkpoint_is_an_error_with_the_command_that_fetches_it_again(project):
-    Path("models/base/model/model.safetensors").unlink()
-    with pytest.raises(StageError, match="models/base/model") as raised:
-        baseline.main()
-    assert "dvc repro -f base" in str(raised.value)

@@ -1,7 +1,5 @@
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -11,13 +9,12 @@ import pytest
 from onnx import numpy_helper
 
 from stages.compare.__main__ import main
-from tests.conftest import ROOT
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import exported_file
-from tuneline.runtime.errors import DataError, GateError, StageError
+from tuneline.runtime.errors import GateError, StageError
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])
@@ -178,25 +175,9 @@ def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     assert "int8 is not published: agreement is" in capsys.readouterr().err
 
 
-def test_predictions_of_another_split_are_an_error(project):
-    table = pq.read_table(project / "reports/predictions.parquet")
-    pq.write_table(table.slice(1), project / "reports/predictions.parquet")
-    with pytest.raises(DataError, match="the 50 rows"):
-        main()
-
-
 def test_predictions_are_matched_by_row_number(project):
     path = project / "reports/predictions.parquet"
     table = pq.read_table(path)
     pq.write_table(table.take(pa.array(np.random.default_rng(0).permutation(len(table)))), path)
     main()
     assert metrics(project)["fp32_agreement"] == 1
-
-
-def test_stage_does_not_import_torch():
-    """Importing torch costs seconds, and the trained model's logits are already in a file."""
-    code = (
-        "import sys, stages.compare.__main__; sys.exit(bool({'torch', 'transformers', 'datasets'} &"
-        " set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

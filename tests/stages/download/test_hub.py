@@ -14,8 +14,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.hub import LoopbackHub
-from tests.params import complete, write_params
-from tests.stages.download.made import parquet
+from tests.params import complete
 from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import read_task
 
@@ -114,15 +113,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
             "someone/lines",
             {"train.jsonl": "".join(f'{{"text": "t{row}", "label": {row % 2}}}\n' for row in range(10))},
         )
-        hub.add(
-            "datasets",
-            "someone/scores",
-            {"train.parquet": parquet([{"text": "a", "label": row / 4} for row in range(10)])},
-        )
-        hub.add("datasets", "someone/images", {"train.parquet": parquet([{"text": 7, "label": 1}] * 10)})
         hub.add("datasets", "someone/script", {"script.py": "raise SystemExit('code of the repository ran')"})
         hub.add("datasets", "someone/broken", {"train.parquet": b"PAR1 and nothing of use behind it"})
-        hub.add("datasets", "someone/nothing", {"README.md": "# Nothing here"})
         yield hub
 
 
@@ -130,19 +122,7 @@ REPORT_VALIDATION = {"evaluate": {"split": "validation"}, "train": {"keep": "las
 CASES: dict[str, dict[str, Any]] = {
     # --- what works
     "pinned": {"data": {"path": "someone/reviews", "revision": "v1"}, **REPORT_VALIDATION},
-    "sliced": {
-        "data": {
-            "path": "someone/reviews",
-            "splits": {"train": "train[:80%]", "validation": "train[80%:]", "test": "validation"},
-        }
-    },
-    "one of two configurations": {"data": {"path": "someone/two", "name": "second", "splits": ONE_SPLIT}},
     "divided": {"data": {"path": "someone/two", "name": "first", "split": {"validation": 0.3, "test": 0.3}}},
-    "gaps left out": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT, "max_bad_share": 1.0}},
-    "plain numbers for classes": {
-        "data": {"path": "someone/lines", "splits": ONE_SPLIT, "label_names": ["no", "yes"]}
-    },
-    "numbers to predict": {"data": {"path": "someone/scores", "splits": ONE_SPLIT, "task": "regression"}},
     "several labels": {
         "data": {
             "path": "someone/emotions",
@@ -151,52 +131,33 @@ CASES: dict[str, dict[str, Any]] = {
             "label_sets": {"layout": "lists"},
         }
     },
-    "names in another order": {
-        "data": {"path": "someone/two", "name": "first", "splits": ONE_SPLIT, "label_names": ["good", "bad"]}
-    },
     # --- what does not
     "no such data set": {"data": {"path": "someone/nobody"}},
-    "no id": {"data": {"path": "some one/reviews"}},
     "no such revision": {"data": {"path": "someone/reviews", "revision": "v2"}},
     "no such configuration": {"data": {"path": "someone/two", "name": "third"}},
-    "no configuration named": {"data": {"path": "someone/two"}},
     "no such split": {"data": {"path": "someone/lines"}},
-    "no such group": {"data": {"path": "someone/lines", "split": {"by": "customer"}}},
     "no such column": {"data": {"path": "someone/reviews", "text_columns": ["texts"]}, **REPORT_VALIDATION},
-    "numbers for texts": {"data": {"path": "someone/images", "splits": ONE_SPLIT}},
     "an unlabelled split to report on": {"data": {"path": "someone/reviews"}},
-    "an unlabelled split to learn from": {
-        "data": {"path": "someone/reviews", "splits": {"train": "test", "test": "train"}}
-    },
     "a row without label": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT}},
     "a loading script": {"data": {"path": "someone/script"}},
     "a broken file": {"data": {"path": "someone/broken"}},
-    "no data": {"data": {"path": "someone/nothing"}},
 }
 SAYS = {
     "no such data set": "data.path: the hub has no data set 'someone/nobody'.",
-    "no id": "data.path: 'some one/reviews' is not the id of a data set: ",
     "no such revision": "data.revision: someone/reviews has no branch, tag or commit 'v2'.",
     "no such configuration": (
         "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']"
     ),
-    "no configuration named": "data.name: someone/two: Config name is missing.",
     "no such split": (
         "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,"
     ),
-    "no such group": "someone/lines, split train: no column 'customer'.",
     "no such column": ("someone/reviews, split train: no column 'texts'.\n  The nearest is 'text'."),
-    "numbers for texts": "someone/images, split train, row 1: column 'text' is a number, not text.",
     "an unlabelled split to report on": (
         "someone/reviews, split test has no labels (all are -1 or missing), but the test "
-    ),
-    "an unlabelled split to learn from": (
-        "someone/reviews, split test has no labels (all are -1 or missing), but the train "
     ),
     "a row without label": "someone/gaps, split train, row 3, column 'label': no label.",
     "a loading script": "data.path: someone/script: Dataset scripts are no longer supported",
     "a broken file": "data.path: someone/broken cannot be read: ",
-    "no data": "data.path: someone/nothing cannot be read: ",
 }
 
 
@@ -261,11 +222,6 @@ def test_an_unlabelled_split_that_is_not_reported_has_minus_one_in_every_row(out
     assert pq.read_table(out / "pinned/test.parquet")["labels"].to_pylist() == [-1, -1, -1]
 
 
-def test_slices_cut_the_data_set(said: dict[str, Any], out: Path):
-    assert said["sliced"] == {"train": 8, "validation": 2, "test": 10}
-    assert pq.read_table(out / "sliced/validation.parquet")["idx"].to_pylist() == [8, 9]
-
-
 def test_data_set_with_one_split_is_divided(said: dict[str, Any], out: Path):
     assert said["divided"] == pytest.approx({"train": 4, "validation": 3, "test": 3}, abs=2)
     rows = [
@@ -276,45 +232,10 @@ def test_data_set_with_one_split_is_divided(said: dict[str, Any], out: Path):
     assert sorted(rows) == list(range(10))
 
 
-def test_rows_without_label_are_left_out_on_demand(said: dict[str, Any], out: Path):
-    assert said["gaps left out"] == {"train": 5, "validation": 2, "test": 2}
-    assert pq.read_table(out / "gaps left out/train.parquet")["idx"].to_pylist() == [0, 1, 3, 4, 5]
-
-
 def test_lists_of_class_labels_are_sets_with_the_names_of_the_data_set(out: Path):
     table = pq.read_table(out / "several labels/train.parquet")
     assert read_task(table.schema) == Multilabel(("joy", "anger", "fear"))
     assert table["labels"].to_pylist() == [[2], [], [0, 2], [1], [2], [], [0, 2]]
-
-
-def test_given_names_name_plain_numbers_or_put_class_names_in_another_order(said: dict[str, Any], out: Path):
-    assert pq.read_table(out / "plain numbers for classes/train.parquet")["labels"].to_pylist() == [
-        0,
-        1,
-        0,
-        1,
-        0,
-        1,
-    ]
-    assert pq.read_table(out / "names in another order/train.parquet")["labels"].to_pylist() == [
-        0,
-        1,
-        0,
-        1,
-        0,
-        1,
-    ]
-
-
-def test_numbers_to_predict_are_read(out: Path):
-    assert pq.read_table(out / "numbers to predict/train.parquet")["labels"].to_pylist() == [
-        0,
-        0.25,
-        0.5,
-        0.75,
-        1,
-        1.25,
-    ]
 
 
 def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_version_of_it(
@@ -336,23 +257,3 @@ def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_ver
     )
     assert "data.path: the hub cannot be asked for someone/reviews: " in offline["a branch"]
     assert "set data.revision to the commit of a data set that was fetched before" in offline["a branch"]
-
-
-@pytest.mark.real_data
-def test_mrpc_comes_through_the_hub_by_the_command(shared: Path, tmp_path: Path):
-    data = {
-        "source": "hub",
-        "path": "nyu-mll/glue",
-        "name": "mrpc",
-        "text_columns": ["sentence1", "sentence2"],
-        "label_column": "label",
-    }
-    write_params(tmp_path, data=data)
-    with LoopbackHub(tmp_path / "hub") as hub:
-        hub.add("datasets", "nyu-mll/glue", shared / "hub/datasets/nyu-mll/glue")
-        env = {**hub.env(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "stages.download"]
-        ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert "train 3,668, validation 408, test 1,725 rows" in ended.stdout
-    assert pq.read_table(tmp_path / "data/raw/train.parquet")["labels"].to_pylist().count(1) == 2474

@@ -6,12 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from stages.download.__main__ import main
-from stages.download.raw_splits import sample_rows
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
 from tuneline.core.tables import ROW_GROUP
@@ -60,15 +58,6 @@ def test_the_same_parameters_write_the_same_bytes():
     once = outs()
     main()
     assert outs() == once
-
-
-def test_another_seed_writes_other_tickets():
-    write_params({**SAMPLE, "sample": {"rows": 500}})
-    main()
-    once = outs()
-    write_params({**SAMPLE, "sample": {"rows": 500}}, seed=43)
-    main()
-    assert outs()["train.parquet"] != once["train.parquet"]
 
 
 def test_nothing_of_this_machine_stands_in_the_outs(project: Path):
@@ -133,14 +122,6 @@ def test_a_quick_run_keeps_the_classes_of_the_whole(project: Path):
     assert read_task(pq.read_schema(RAW / "train.parquet")).names == ("common", "rare")
 
 
-def test_a_quick_run_finds_the_faults_of_a_whole_one(project: Path):
-    rows = "".join(f"text {row},{row % 2}\n" for row in range(500))
-    write_source(project / "data/source", {**GOOD, "train.csv": f"text,label\n{rows},1\n"})
-    write_params({"max_rows": 2})
-    with pytest.raises(Exception, match="line 502, column 'text'"):
-        main()
-
-
 def test_rows_are_cut_and_joined_across_row_groups(project: Path):
     """Slices far into a file of several row groups, joined in the order in which they are written."""
     rows = 2 * ROW_GROUP + 500
@@ -179,38 +160,3 @@ def test_what_a_killed_run_left_is_swept_away(project: Path):
     main()
     assert {path.name for path in Path("data").iterdir()} == {"raw", "source"}
     assert "staging" not in outs()
-
-
-def test_sample_and_files_import_nothing_heavy():
-    """Seconds of start-up, which quick stages do not need."""
-    code = (
-        "import sys, stages.download.__main__, stages.download.sample, stages.download.files\nfrom"
-        " stages.download.source import resolve_split, source_splits\nprint(source_splits('train', 'part.1'),"
-        " resolve_split('train', 'part.1', {'part.1': 3}), *sys.modules)"
-    )
-    modules = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(ROOT)},
-    )
-    assert not {"torch", "transformers", "datasets", "pandas"} & set(modules.stdout.split())
-
-
-@pytest.mark.parametrize(("rows", "at_most"), [(10, None), (10, 10), (10, 11), (10, 1), (1, 1)])
-def test_drawn_rows_are_in_order_without_repeats(rows: int, at_most: int | None):
-    drawn = sample_rows(rows, at_most, 5)
-    assert len(drawn) == min(rows, at_most or rows)
-    assert list(drawn) == sorted(set(drawn))
-    assert set(drawn) <= set(range(rows))
-
-
-def test_the_datasets_library_reads_the_splits_with_their_class_names():
-    from datasets import load_dataset
-
-    write_params({**SAMPLE, "sample": {"rows": 100}})
-    main()
-    data = load_dataset("parquet", data_files=str(RAW / "test.parquet"), split="train", cache_dir="cache")
-    assert data.features["labels"].names == ["account", "billing", "delivery", "returns", "technical"]
-    assert pa.types.is_string(data.features.arrow_schema.field("body").type)

@@ -114,18 +114,3 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
     assert json.loads(Path("metrics/download.json").read_text())["bad_rows"] == 6 + 4, (
         "nobody knows how many rows a lost quote has taken"
     )
-
-
-def test_invalid_labels_of_a_regression_and_of_parquet_are_bad_rows(download):
-    scores = {
-        "train.csv": "text,label\na,1\nb,high\nc,1e99\nd,2\ne,3\n",
-        "validation.csv": "text,label\na,1\n",
-    }
-    parquet = [{"text": "a", "label": 1.0}, {"text": "b", "label": float("inf")}, {"text": "c", "label": 2.0}]
-    tables = download({**scores, "test.parquet": parquet}, {**SKIP, "task": "regression"})
-    assert tables["train"]["labels"].to_pylist() == [1, 2, 3]
-    assert [(row["file"], row["line"], row["content"]) for row in skipped()] == [
-        ("data/source/train.csv", 3, '{"text": "b", "label": "high"}'),
-        ("data/source/train.csv", 4, '{"text": "c", "label": "1e99"}'),
-        ("data/source/test.parquet", 2, '{"text": "b", "label": Infinity}'),
-    ]

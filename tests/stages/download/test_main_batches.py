@@ -69,35 +69,14 @@ def test_batches_alone_are_a_split(download, batches):
     ]
 
 
-def test_rows_of_batches_are_divided_like_those_of_a_file(download, project, batches):
-    """One file or batches: the split of a row follows from its text, so rows that come later move none."""
-    rows = "text,label\n" + "".join(
-        f"message number {row},{('spam', 'ham')[row % 2]}\n" for row in range(100)
-    )
-    data = {"splits": {"train": "all"}, "split": {"validation": 0.2, "test": 0.2, "stratify": False}}
-    before = download({"all.csv": rows}, data)
-    write_source(project / "data/source/all", BATCHES)
-    after = download({"all.csv": rows}, data)
-    for split, table in before.items():
-        assert set(table["text"].to_pylist()) <= set(after[split]["text"].to_pylist())
-    assert sum(table.num_rows for table in after.values()) == 104
-    assert len({index for table in after.values() for index in table["idx"].to_pylist()}) == 104
-
-
 @pytest.mark.parametrize(
     ("batch", "data", "message"),
     [
-        (
-            (MARCH, [{"text": "a", "label": "spma"}]),
-            {"label_names": ["ham", "spam"]},
-            f"{MARCH}, row 1, column 'label': label 'spma'",
-        ),
         (
             (JANUARY, '{"text": "a", "label": "ham"}\n\n{"text": " ", "label": "ham"}\n'),
             {},
             f"{JANUARY}, line 3, column 'text': no text",
         ),
-        ((FEBRUARY, "text,class\na,ham\n"), {}, f"train/{FEBRUARY}: no column 'label'"),
         (("x.csv.dvc", "outs: []\n"), {}, "train/x.csv is missing, but x.csv.dvc names it"),
         (("notes.xlsx", ""), {}, "train/notes.xlsx, in a folder of batches, does not end in"),
     ],

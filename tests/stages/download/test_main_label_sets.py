@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.stages.download.made import parquet
-from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import read_task
 
@@ -75,41 +74,6 @@ def test_every_layout_gives_the_same_rows(download_sets, ending, write, sets):
     assert train["labels"].to_pylist() == [[1], [2, 3], [], [0, 1]]
 
 
-def test_columns_are_the_names_in_their_order(download_sets):
-    names = ["refund", "quality", "delivery", "billing"]
-    train = download_sets("csv", columns, {"layout": "columns", "columns": names}, label_column=None)["train"]
-    assert read_task(train.schema).names == tuple(names)
-    assert train["labels"].to_pylist() == [[2], [0, 1], [], [2, 3]]
-
-
-def test_names_can_be_listed_for_labels_that_train_lacks(download_sets):
-    train = download_sets("jsonl", json_lines, {"layout": "lists"}, label_names=[*NAMES, "praise"])["train"]
-    assert read_task(train.schema).names == (*NAMES, "praise")
-
-
-def test_label_that_train_lacks_is_named_with_its_row(download):
-    files = {
-        "train.csv": separated(ROWS),
-        "validation.csv": separated([*ROWS, ("thanks", ["delivery", "praise"])]),
-        "test.csv": separated(ROWS),
-    }
-    data = {
-        "task": "multilabel",
-        "label_column": "tags",
-        "label_sets": {"layout": "separated", "separator": "|"},
-    }
-    with pytest.raises(
-        StageError, match=r"validation\.csv, line 6, column 'tags': label 'praise'"
-    ) as refused:
-        download(files, data)
-    assert "cannot learn a class without them" in str(refused.value)
-
-
-def test_train_split_without_any_label_is_refused(download_sets):
-    with pytest.raises(StageError, match=r"train\.csv has no labels"):
-        download_sets("csv", separated, LAYOUTS[0][2], [("a", []), ("b", [])])
-
-
 def test_test_split_whose_sets_are_all_empty_has_no_labels(download):
     """People publish test rows with an empty column for the labels."""
     data = {
@@ -124,8 +88,3 @@ def test_test_split_whose_sets_are_all_empty_has_no_labels(download):
     }
     tables = download(files, data, evaluate={"split": "validation"}, train={"keep": "last"})
     assert tables["test"]["labels"].to_pylist() == [[-1]] * len(ROWS)
-
-
-def test_task_without_layout_says_what_to_set(download_sets):
-    with pytest.raises(ParamsError, match=r"data\.label_sets: task 'multilabel' needs it"):
-        download_sets("csv", separated, None)

@@ -12,7 +12,6 @@ from stages.download.files import fetch
 from tests.stages.download.made import TEST, TRAIN, VALIDATION, write_params
 from tuneline.core.hashes import file_hash
 from tuneline.readers.files import file_system
-from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
 
 
@@ -70,16 +69,3 @@ def test_wrong_address_is_explained(tmp_path, monkeypatch):
     write_params({"path": "file:///etc"})
     with pytest.raises(DataError, match=r"data\.path: .*abfs://"):
         main()
-
-
-def test_copy_that_another_process_is_writing_stays(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files, _ = file_system("memory://")
-    files.pipe({f"/twice/{split}.csv": TRAIN.encode() for split in ("train", "test")})
-    folder, _ = fetch("memory://twice", ["train", "test"])
-    with replace_file(folder / "test.csv") as partial:
-        _, copies = fetch("memory://twice", ["train"])
-        assert partial.exists()
-    assert [path.name for path in copies] == ["train.csv"]
-    fetch("memory://twice", ["train"])
-    assert sorted(path.name for path in folder.iterdir()) == [".train.csv.json", "train.csv"]

@@ -4,7 +4,6 @@ import pytest
 from stages.evaluate.behaviour import LabelledTexts
 from tests.stages.tokenize.raw_splits import NO_YES, write_raw
 from tuneline.core.tables import SplitReader, shard_file
-from tuneline.runtime.errors import DataError
 
 
 @pytest.fixture
@@ -21,13 +20,3 @@ def test_texts_are_read_in_batches_and_by_row_over_all_shards(raw):
     texts = LabelledTexts.of(raw, ["body", "subject"], np.zeros(3, np.int64), NO_YES)
     assert list(texts.batches()) == [[["b", "d"], ["a", "c"]], [["f"], ["e"]]]
     assert texts.take(np.array([0, 2])) == [("b", "a"), ("f", "e")]
-
-
-def test_texts_of_another_number_of_rows_are_an_error(raw):
-    with pytest.raises(DataError, match="dvc repro tokenize"):
-        LabelledTexts.of(raw, ["body"], np.zeros(4, np.int64), NO_YES)
-
-
-def test_missing_column_is_named(raw):
-    with pytest.raises(DataError, match="has no column 'title'"):
-        LabelledTexts.of(raw, ["title"], np.zeros(3, np.int64), NO_YES)

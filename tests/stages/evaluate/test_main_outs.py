@@ -3,22 +3,12 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 from stages.evaluate.__main__ import write_plots, write_rows
-from tests.stages.tokenize.raw_splits import write_raw
-from tuneline.core.tables import SplitReader
-from tuneline.evaluation.evaluation import SCATTERED
 from tuneline.predictions.files import PredictedLogits
 from tuneline.tasks import Classification, Regression, task_with_names
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
-
-
-@pytest.fixture
-def raw(tmp_path):
-    write_raw(tmp_path / "test.parquet", [["a", "b"], ["c", "d"]])
-    return SplitReader.open(tmp_path, "test", "download")
 
 
 def rows(path):
@@ -65,12 +55,3 @@ def test_plots_of_the_other_task_are_empty(tmp_path):
         assert filled == (
             {"calibration", "confusion", "precision_recall", "roc"} if task.has_classes else {"scatter"}
         )
-
-
-def test_scatter_plot_has_a_limited_number_of_points(tmp_path):
-    count = SCATTERED * 3 + 1
-    numbers = np.arange(count, dtype=np.float32)
-    write_plots(tmp_path, PredictedLogits(numbers, numbers[:, None], Regression()))
-    points = rows(tmp_path / "scatter.csv")
-    assert SCATTERED / 2 < len(points) <= SCATTERED
-    assert all(point["actual"] == point["predicted"] for point in points)

@@ -6,11 +6,9 @@ import pytest
 
 from stages.export.__main__ import main
 from tests.conftest import ROOT
-from tests.params import write_params
 from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.onnx.records import ExportRecord
-from tuneline.runtime.errors import StageError
 
 FILES = {
     "config.json",
@@ -93,10 +91,3 @@ def test_metadata_of_each_model_is_the_record(candidates, record):
         assert metadata.keys() == values.keys()
         assert json.loads(metadata["labels"]) == list(QUEUES)
         assert json.loads(metadata["provenance"]) == values["provenance"]
-
-
-def test_missing_classifier_is_an_error_that_names_the_stage(tmp_path, monkeypatch):
-    write_params(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(StageError, match="dvc repro train"):
-        main()

@@ -1,21 +1,15 @@
 import json
 
-import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from stages.export import __main__ as export_record
-from stages.export.__main__ import data_record, embed, new_record
-from tests import records
 from tests.params import write_params
 from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.written_records import write_record
-from tuneline.params.loading import load_params
 from tuneline.paths import SPLITS, split_file
-from tuneline.runtime.errors import StageError
-from tuneline.tasks import Classification
 
 BASE = PretrainedSource(
     name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
@@ -63,49 +57,3 @@ def test_other_servers_read_a_classifier_of_so_many_tokens(project, config, arch
     export_record.write_configuration(project, folder, 64)
     assert json.loads((folder / "config.json").read_text())["architectures"] == architectures
     assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 64
-
-
-def test_record_of_a_classifier_has_its_classes(project):
-    write_classifier(project, pad_token_id=3)
-    record = new_record(project, Classification(("no", "yes")), load_params())
-    assert (record.task, record.labels, record.pad_token_id, record.max_length) == (
-        "classification",
-        ("no", "yes"),
-        3,
-        64,
-    )
-    assert record.text_columns == ["subject", "body"]
-    assert record.tokenizer.truncation_side == "left"
-
-
-def test_missing_provenance_is_an_error_that_names_the_stage(project):
-    provenance_file("tokenize").unlink()
-    with pytest.raises(StageError, match="dvc repro tokenize"):
-        export_record.model_provenance()
-
-
-def test_embed_replaces_the_metadata_of_the_model():
-    model = onnx.ModelProto()
-    model.metadata_props.add(key="left", value="over")
-    embed(model, records.export_record(labels=["ja", "nö"], max_length=64), precision="fp32")
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
-    assert {name: metadata.get(name) for name in ("task", "labels", "max_length", "precision", "left")} == {
-        "task": "classification",
-        "labels": '["ja", "nö"]',
-        "max_length": "64",
-        "precision": "fp32",
-        "left": None,
-    }
-
-
-@pytest.mark.parametrize(
-    "source", [None, {"source": "hub", "revision": "abc", "splits": {}, "label_names": None}]
-)
-def test_data_record_has_the_source_and_a_hash_of_each_split(tmp_path, source):
-    for position, split in enumerate(SPLITS):
-        pq.write_table(pa.table({"a": [position]}), tmp_path / f"{split}.parquet")
-    if source:
-        (tmp_path / "source.json").write_text(json.dumps(source))
-    record = data_record(tmp_path)
-    assert (record.source and record.source.model_dump()) == source
-    assert len({*record.sha256.values()}) == 3

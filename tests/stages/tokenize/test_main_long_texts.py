@@ -13,7 +13,7 @@ from tuneline.core.base_source import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.written_records import write_record
 from tuneline.paths import SPLITS
-from tuneline.runtime.errors import DataError, ParamsError
+from tuneline.runtime.errors import DataError
 
 MAX_LENGTH = 16
 ROWS = {"train": (12, 8), "validation": (6,), "test": (6,)}
@@ -122,25 +122,6 @@ def test_row_of_head_and_tail_has_the_beginning_and_the_end_of_its_text(project)
             assert text == body[:head] + body[len(body) - (len(text) - head) :]
     assert cut == pytest.approx(20 * metrics["train_truncation_rate"])
     assert cut > 5
-
-
-@pytest.mark.slow
-def test_workers_of_ray_write_the_same_windows(project):
-    run(project, "windows")
-    local = {path.name: path.read_bytes() for path in (project / "data/tokenized").glob("*.parquet")}
-    run(project, "windows", **{"run.engine": "ray", "run.workers": 2})
-    ray = {path.name: path.read_bytes() for path in (project / "data/tokenized").glob("*.parquet")}
-    assert ray == local
-
-
-def test_nothing_is_written_about_long_texts_that_are_truncated(project):
-    run(project, "truncate")
-    assert not (project / "data/tokenized/tokenizer/long_text.json").exists()
-
-
-def test_windows_whose_special_tokens_leave_no_room_beside_the_stride_are_refused(project):
-    with pytest.raises(ParamsError, match=r"tokenize\.windows\.stride: 13 .* 3 tokens are special"):
-        run(project, "windows", **{"tokenize.windows.stride": 13})
 
 
 def test_pair_of_two_long_texts_is_refused_with_file_and_row(project):

@@ -140,17 +140,6 @@ def test_outs_are_the_same_on_each_engine_after_a_kill(project, workers):
     assert outs(project) == expected
 
 
-@pytest.mark.slow
-def test_damaged_raw_file_is_named_by_ray(project):
-    change_params(project, {"run.engine": "ray", "run.workers": 2})
-    damaged = project / "data/raw/test-00000-of-00002.parquet"
-    whole = damaged.read_bytes()
-    damaged.write_bytes(whole[:4] + b"\xff" * 56 + whole[60:])
-    with pytest.raises(DataError, match="raw/test-00000-of-00002"):
-        tokenize.main()
-    assert not (project / "data/tokenized").exists()
-
-
 def outs_of_the_second_run(project):
     process = start_stage(project)
     output, errors = process.communicate(timeout=100)

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from accelerate.commands.config.default import write_basic_config
 from accelerate.utils import FullyShardedDataParallelPlugin
-from accelerate.utils.launch import prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
+from accelerate.utils.launch import prepare_multi_gpu_env
 
 from stages.train.accelerate_launch import launch_arguments
 from tests.conftest import ROOT
@@ -18,13 +18,6 @@ from tuneline.runtime.errors import ParamsError
 def _root(monkeypatch):
     monkeypatch.chdir(ROOT / "tests")
     monkeypatch.delenv("ACCELERATE_USE_CPU")
-
-
-def test_launch_of_one_process_on_the_cpu_uses_the_simple_launcher():
-    arguments = launch_arguments("cpu", None, [])
-    command, env = prepare_simple_launcher_cmd_env(arguments)
-    assert command[-2:] == ["-m", "stages.train"]
-    assert (env["ACCELERATE_USE_CPU"], env["ACCELERATE_MIXED_PRECISION"]) == ("True", "no")
 
 
 @pytest.mark.parametrize(
@@ -57,12 +50,6 @@ def test_sharded_launch_uses_fsdp2(monkeypatch):
     assert plugin.fsdp_version == 2
     assert plugin.reshard_after_forward is True
     assert "SHARDED" in str(plugin.state_dict_type)
-
-
-def test_machines_share_a_file_and_have_their_own_rank():
-    arguments = launch_arguments("multi-node", None, ["--machine_rank", "1"])
-    assert (arguments.num_machines, arguments.machine_rank, arguments.num_processes) == (2, 1, 2)
-    assert (arguments.main_process_ip, arguments.main_process_port) == ("10.0.0.1", 29500)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from stages.train.choice import advantage, choose_head
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen_head import prepared_with
-from tuneline.linear import linear_model as linear
 from tuneline.tasks import Classification, Regression
 
 
@@ -72,13 +71,6 @@ def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_othe
     assert "not clearly better than predictions without the text" in both.sentence
 
 
-def test_sentence_has_both_numbers_and_the_choice():
-    sentence = choice(logits(wrong=4), logits(wrong=10)).sentence
-    assert sentence.startswith("on 40 rows of validation, frozen checkpoint: loss 0.3")
-    assert "accuracy 0.9000; fine-tuned: loss 0.5" in sentence
-    assert "accuracy 0.7500; the linear model on the frozen checkpoint is published: " in sentence
-
-
 def test_numbers_are_compared_by_their_squared_errors():
     numbers = Rows(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
     close, far = (numbers.labels[:, None] + offset for offset in (0.1, 0.5))
@@ -102,28 +94,12 @@ def outs(tmp_path_factory, data):
     return run
 
 
-def few_rows():
-    """Let the linear model see four rows only."""
-    linear.MAX_ROWS = 4
-
-
 def same_model(first, second):
     names = {name for name in first if name.startswith("models/classifier/")}
     assert names
     return names == {name for name in second if name.startswith("models/classifier/")} and all(
         first[name] == second[name] for name in names
     )
-
-
-@pytest.mark.slow  # two long trainings; the choice is tested above, and a training below
-def test_fine_tuned_model_that_is_better_is_published_as_without_the_choice(outs):
-    chosen, metrics, output = outs("auto", few_rows, epochs=30)
-    tuned, of_tuned, _ = outs(None, epochs=30)
-    assert metrics["head_is_frozen"] == 0, metrics
-    assert same_model(chosen, tuned)
-    assert metrics.items() >= of_tuned.items()
-    assert metrics["tuned_calibrated_loss"] < metrics["frozen_calibrated_loss"]
-    assert "the fine-tuned model is published" in output
 
 
 def test_linear_model_is_published_where_training_learns_nothing(outs):

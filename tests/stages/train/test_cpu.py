@@ -1,20 +1,16 @@
 """Shorter training steps on the CPU: dropout, attention, and layers in bf16."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from stages.train import cpu
 from stages.train.cpu import (
     PADDING_MULTIPLE,
     Bf16LayerNorm,
     Bf16Linear,
     FastDropout,
     attend,
-    fast_dropout,
 )
 from stages.train.data import BatchLoader
 from tests.small_pipeline import FAMILIES, tiny_model
@@ -24,15 +20,10 @@ HEADS = (2, 4, 6, 8)
 """Rows, heads, tokens and features."""
 PADDED = torch.ones(2, 1, 6, 6, dtype=torch.bool)
 PADDED[1, :, :, 4:] = False
-GENERATOR = torch.Generator()
 
 
 class SelfAttention(nn.Module):
     is_causal = False
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=GENERATOR.manual_seed(math.prod(shape)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -54,11 +45,6 @@ def test_dropout_has_the_rate_and_follows_from_the_seed(dtype):
     assert torch.equal(layer(values), values)
 
 
-@pytest.mark.parametrize(("rate", "kept"), [(0.0, 1.0), (1.0, 0.0)])
-def test_dropout_of_nothing_and_of_everything(rate, kept):
-    assert torch.equal(fast_dropout(torch.ones(4), rate), torch.full((4,), kept))
-
-
 @pytest.mark.parametrize("mask", [None, PADDED])
 def test_attention_with_dropout_is_that_of_torch(mask):
     """By the mean of 2,000 masks, and exactly where no weight is dropped."""
@@ -73,26 +59,6 @@ def test_attention_with_dropout_is_that_of_torch(mask):
     torch.testing.assert_close(unchanged, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(outputs.mean(0), expected, rtol=0, atol=0.05)
     assert float(outputs.std(0).mean()) > 0.05
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"dropout": 0.0},
-        {"dropout": 0.5, "is_causal": True},
-        {"dropout": 0.5, "position_bias": torch.zeros(6, 6)},
-    ],
-)
-def test_other_attention_is_left_to_transformers(options, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        cpu,
-        "sdpa_attention_forward",
-        lambda *arguments, **named: calls.append(named) or (torch.zeros(1), None),
-    )
-    attend(SelfAttention(), *(torch.ones(HEADS) for _ in range(3)), None, **options)
-    assert len(calls) == 1
-    assert options.items() <= calls[0].items()
 
 
 @pytest.mark.parametrize("mask", [None, PADDED])
@@ -117,33 +83,6 @@ def in_bf16(layer):
         type(layer)
     ]
     return layer
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(3, 7, 24), (5, 24)])
-def test_linear_layer_has_output_and_gradients_of_float32_up_to_rounding(bias, shape):
-    torch.manual_seed(0)
-    ours = in_bf16(nn.Linear(24, 40, bias=bias))
-    torchs = nn.Linear(24, 40, bias=bias)
-    torchs.load_state_dict(ours.state_dict())
-    results = []
-    for layer in (ours, torchs):
-        values = random(*shape).requires_grad_()
-        output = layer(values)
-        output.float().square().sum().backward()
-        results.append([output.float(), values.grad, *(parameter.grad for parameter in layer.parameters())])
-    assert {gradient.dtype for gradient in results[0]} == {torch.float32}
-    for rounded, exact in zip(*results, strict=True):
-        assert float((rounded - exact).detach().norm() / exact.detach().norm()) < 0.01
-
-
-def test_layer_norm_has_the_values_of_float32_up_to_rounding():
-    layer = nn.LayerNorm(16)
-    nn.init.normal_(layer.weight)
-    expected = layer(random(3, 16))
-    output = in_bf16(layer)(random(3, 16))
-    assert output.dtype == torch.bfloat16
-    torch.testing.assert_close(output.float(), expected, rtol=0.02, atol=0.02)
 
 
 def gradients(family: str, bf16: bool) -> torch.Tensor:
@@ -190,24 +129,3 @@ def test_training_in_bf16_uses_these_layers_and_pads_to_a_multiple_of_tokens(tra
     kinds = {type(module) for module in result.model.modules()}
     assert {Bf16Linear, Bf16LayerNorm, FastDropout} <= kinds
     assert {tokens for tokens in shapes if tokens % PADDING_MULTIPLE} <= {17}
-
-
-@pytest.mark.parametrize("train", [{"lora": {"rank": 2}}, {"freeze": ["embeddings"]}], ids=str)
-def test_adapters_and_frozen_weights_train_as_in_float32(trained, train):
-    single, rounded = (
-        trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, mixed_precision=value, **train))
-        for value in ("no", "bf16")
-    )
-    losses = [[row.loss for row in result.state.progress.logged] for result in (single, rounded)]
-    assert losses[1] == pytest.approx(losses[0], abs=0.03)
-    assert losses[1] != losses[0]
-
-
-def test_recomputed_activations_have_the_same_masks(trained):
-    """The losses of gradient checkpointing are those of a run without it."""
-    plain, recomputed = (
-        trained(tiny_task.params(mixed_precision="bf16", gradient_checkpointing=value))
-        for value in (False, True)
-    )
-    losses = [[row.loss for row in result.state.progress.logged] for result in (plain, recomputed)]
-    assert losses[1] == pytest.approx(losses[0], abs=1e-6)

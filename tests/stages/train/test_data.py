@@ -14,22 +14,10 @@ from stages.train.data import (
 )
 from tests.stages.train import tiny_task
 from tuneline.core.tables import write_table
-from tuneline.runtime.errors import DataError, ParamsError, StageError
+from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import task_with_names
-from tuneline.tasks.task import UNLABELLED
 
 SPLITS = ("train", "validation")
-
-
-@pytest.mark.parametrize(
-    ("names", "outputs"), [(tiny_task.NAMES, 3), (None, 1)], ids=["classification", "regression"]
-)
-def test_inputs_have_splits_labels_and_the_id_that_pads(project, names, outputs):
-    tiny_task.write_data(project, labels=task_with_names(names))
-    inputs = read_inputs(tiny_task.params(metric="loss").train)
-    assert (len(inputs.train), len(inputs.validation)) == (60, 21)
-    assert (inputs.labels.names, inputs.labels.outputs) == (names, outputs)
-    assert (inputs.pad_token_id, len(inputs.tokenizer)) == (0, len(tiny_task.WORDS))
 
 
 def test_data_files_are_those_that_decide_the_training(project):
@@ -49,40 +37,15 @@ def test_split_without_rows_is_refused(project, split):
         read_inputs(tiny_task.params().train)
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_unlabelled_row_is_refused_with_its_number(project, split):
-    table = tiny_task.table(9, seed=0)
-    labels = table["labels"].to_pylist()
-    labels[4] = labels[7] = UNLABELLED
-    table = table.set_column(table.column_names.index("labels"), table.schema.field("labels"), [labels])
-    write_table(table, project / f"data/tokenized/{split}.parquet")
-    with pytest.raises(DataError, match=rf"{split}\.parquet, row 4") as error:
-        read_inputs(tiny_task.params().train)
-    assert f"data.splits.{split}" in error.value.hint
-
-
-@pytest.mark.parametrize("path", ["train.parquet", "validation.parquet", "tokenizer"])
-def test_missing_input_names_the_stage_that_writes_it(project, path):
-    (project / "data/tokenized" / path).rename(project / "elsewhere")
-    with pytest.raises(StageError, match="dvc repro tokenize"):
-        read_inputs(tiny_task.params().train)
-
-
 @pytest.mark.parametrize(
     ("names", "given", "message"),
     [
         (tiny_task.NAMES, {"class_weights": {"legal": 2.0}}, r"train.class_weights: 'legal' is not a class"),
         (
             None,
-            {"class_weights": "balanced", "metric": "mse"},
-            "train.class_weights: the labels are numbers, and regression has no classes",
-        ),
-        (
-            None,
             {"label_smoothing": 0.1, "metric": "mse"},
             "train.label_smoothing: the labels are numbers, and regression has no classes",
         ),
-        (None, {}, "train.metric: 'accuracy' is not a metric of regression"),
         (tiny_task.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
     ],
 )
@@ -116,10 +79,3 @@ def test_micro_batches_cover_the_batch_and_are_equally_many_per_process(rows, mi
     sizes = [len(micro_batch) for shard in shards for micro_batch in shard]
     assert max(sizes) <= micro
     assert max(sizes) - min(sizes) <= 1
-
-
-@pytest.mark.parametrize(
-    ("micro", "processes", "expected"), [(8, 1, [8]), (4, 1, [4, 4]), (1, 2, [1, 1, 1, 1]), (3, 1, [3, 3, 2])]
-)
-def test_accumulation_steps_follow_from_micro_batch_and_processes(micro, processes, expected):
-    assert [len(micro_batch) for micro_batch in shard_batch(np.arange(8), micro, processes, 0)] == expected

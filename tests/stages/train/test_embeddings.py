@@ -8,11 +8,8 @@ import pytest
 import torch
 from torch import nn
 from transformers import (
-    AutoModelForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
-    CanineConfig,
-    T5Config,
 )
 
 from stages.train import embeddings, state
@@ -78,30 +75,6 @@ def weights_of(run):
     return weights
 
 
-def test_published_model_has_the_whole_vocabulary(trained):
-    result = trained(tiny_task.params(LARGE))
-    assert result.weights[TABLE].shape == (200, 16)
-    assert not any("word_embeddings" in name and name != TABLE for name in result.weights)
-
-
-def test_tokens_that_the_train_split_lacks_keep_their_embeddings_in_evaluations():
-    model = small_bert()
-    ids = torch.arange(40).view(4, 10)
-    expected = model.eval()(input_ids=ids).logits
-    train_used_embeddings(model, np.arange(5, 15), padding=0)
-    assert torch.equal(model(input_ids=ids).logits, expected)
-
-
-def test_gradients_and_optimizer_are_as_large_as_the_used_embeddings():
-    model = small_bert()
-    train_used_embeddings(model, np.arange(5, 15), padding=0)
-    model(input_ids=torch.arange(5, 15)[None], labels=torch.tensor([1])).loss.backward()
-    table = model.get_input_embeddings()
-    assert isinstance(table, UsedEmbeddings)
-    assert table.weight.grad.shape == (12, 8), "ten tokens, padding, and the row of ones"
-    assert not table.weight.grad[[0, -1]].any()
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_architecture_has_the_same_logits_and_gradients_with_used_embeddings_only(family):
     ids = torch.arange(5, 45).view(4, 10)
@@ -124,20 +97,6 @@ def test_every_architecture_has_the_same_logits_and_gradients_with_used_embeddin
         table = gradients.pop(name)
         results.append([outputs.logits.detach(), table[1:-1] if divided else table[5:45], gradients])
     torch.testing.assert_close(results[1], results[0])
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        CanineConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16),
-        T5Config(vocab_size=50, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2),
-    ],
-    ids=lambda config: config.model_type,
-)
-def test_models_without_a_table_of_their_own_stay_as_they_are(config):
-    model = AutoModelForSequenceClassification.from_config(config)
-    train_used_embeddings(model, np.arange(5, 15), padding=0)
-    assert used_embeddings(model) is None
 
 
 def test_embeddings_stay_whole_if_half_are_used_or_they_are_frozen():

@@ -1,10 +1,8 @@
 """The stage with ``model.head: frozen``, in processes of its own."""
 
 import json
-import math
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -12,8 +10,7 @@ from safetensors.torch import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
-from tuneline.core.tables import SplitReader, write_table
-from tuneline.linear import linear_model as linear
+from tuneline.core.tables import SplitReader
 from tuneline.linear.linear_model import LinearModel
 from tuneline.model.frozen_classifier import load_classifier, mean_pooled
 from tuneline.model.tokenized_splits import TokenizedSplit
@@ -86,16 +83,6 @@ def test_measurements_are_one_evaluation_and_no_invented_curve(project):
     ]
 
 
-def test_startup_says_that_the_checkpoint_is_frozen_and_what_is_fitted(project):
-    output = launcher.output(project)
-    assert (
-        "the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors (16 features, 60 of 60"
-        " rows)" in output
-    )
-    assert "new weights" not in output
-    assert "WARNING" not in output, "a learning rate has no effect"
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_second_run_and_two_processes_give_the_same_bytes(tmp_path, data, project, processes):
     again = prepared(tmp_path, data, launch="cpu" if processes == 1 else "auto")
@@ -108,33 +95,6 @@ def test_second_run_and_two_processes_give_the_same_bytes(tmp_path, data, projec
         assert launcher.outs(again).keys() == launcher.outs(project).keys()
         assert "fitted" not in launcher.output(again, rank=1)
         assert launcher.metrics(again) == pytest.approx(launcher.metrics(project), abs=1e-4)
-
-
-def test_rows_beyond_the_limit_are_drawn(tmp_path, data):
-    folder = prepared(tmp_path, data)
-    assert launcher.run(folder, before=few_rows) == [0], launcher.output(folder)
-    assert "(16 features, 50 of 60 rows)" in launcher.output(folder)
-    assert len(pq.read_table(folder / "reports/validation.parquet")) == 21
-
-
-def few_rows():
-    linear.MAX_ROWS = 50
-
-
-def test_number_that_is_nan_is_named_with_its_row(tmp_path, data):
-    folder, numbers = prepared(tmp_path, data, metric="mse"), Regression()
-    tiny_task.write_data(folder, labels=numbers)
-    tiny_task.write_checkpoint(folder)
-    table = tiny_task.table(60, 0, numbers)
-    values = table["labels"].to_numpy().copy()
-    values[3] = math.nan
-    place = table.column_names.index("labels")
-    write_table(
-        table.set_column(place, table.schema.field("labels"), pa.array(values)),
-        folder / "data/tokenized/train.parquet",
-    )
-    assert launcher.run(folder) != [0]
-    assert "Labels that are NaN or infinite, in data/tokenized/train.parquet: 3" in launcher.output(folder)
 
 
 def test_regression_publishes_one_output(tmp_path, data):

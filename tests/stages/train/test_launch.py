@@ -2,39 +2,26 @@
 that is left behind."""
 
 import json
-import os
-import platform
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
-from stages.train.launch import ALLOCATOR, CRASHED, describe_end, resume_hint
-from tests.conftest import ROOT
+from stages.train.launch import CRASHED, describe_end
 from tests.stages.train import launcher
 from tests.stages.train.launched import LONG, Launch, assert_gone, launches, note
-from tuneline.core.machine import computes_bf16
-from tuneline.runtime.errors import PERMANENT
 
 
 @pytest.mark.parametrize(
     ("code", "status", "words"),
     [
         (0, 0, None),
-        (1, 1, None),
-        (75, 75, None),
         (CRASHED, 1, "unexpected error; the traceback is above. HINT"),
         (
             128 + signal.SIGKILL,
             137,
             "killed. The system kills a process when memory runs out",
         ),
-        (128 + signal.SIGSEGV, 139, "ended with exit code 139. HINT"),
-        (228, 228, "ended with exit code 228. HINT"),
         (128 + signal.SIGTERM, 75, "stopped. HINT"),
-        (128 + signal.SIGINT, 75, "stopped. HINT"),
         (3, 3, "ended with exit code 3. HINT"),
     ],
 )
@@ -43,42 +30,6 @@ def test_last_line_says_how_the_training_ended(code, status, words):
     assert exit_status == status
     assert (message is None) == (words is None)
     assert words is None or words in message
-
-
-def test_hint_names_the_newest_checkpoint_of_this_run(tmp_path):
-    for key, steps in {"old": [900], "this": [5, 10]}.items():
-        for step in steps:
-            (tmp_path / key / f"step-{step:08d}").mkdir(parents=True)
-        (tmp_path / key / "run.json").touch()
-    os.utime(tmp_path / "old/run.json", (1, 1))
-    assert (
-        resume_hint(time.time(), tmp_path)
-        == f"`dvc repro` resumes from step 10 ({tmp_path}/this/step-00000010)."
-    )
-    assert "from the last checkpoint if there is one" in resume_hint(time.time() + 60, tmp_path), (
-        "no run has begun since"
-    )
-
-
-FAULTS = """
-import ctypes, resource
-libc = ctypes.CDLL(None)
-libc.malloc.restype, size = ctypes.c_void_p, 48 * 2**20
-def fill():
-    block = ctypes.c_void_p(libc.malloc(size))
-    ctypes.memset(block, 1, size)
-    libc.free(block)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-first = fill()
-print(fill() - first)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc reads the variables")
-def test_memory_of_a_step_is_kept_for_the_next_one():
-    """48 MiB have 12,288 pages."""
-    pages = [subprocess.check_output([sys.executable, "-c", FAULTS], env=env) for env in ({}, ALLOCATOR)]
-    assert int(pages[0]) > 1000 > int(pages[1])
 
 
 @pytest.fixture
@@ -107,16 +58,6 @@ def test_auto_trains_on_the_cpu_where_there_is_nothing_else_and_records_it(launc
     assert not [line for line in lines if "not passed" in line or "Warning" in line or "Traceback" in line]
     provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
     assert provenance["devices"] == {"type": "cpu", "precision": "no", "processes": 1, "distribution": "NO"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["auto", "cpu"])
-def test_auto_precision_and_its_reason_are_in_the_first_line(launch, name):
-    run = launch(mixed_precision="auto", launch=name)
-    code, lines = run.end()
-    assert code == 0, lines
-    provenance = json.loads((run.project / "reports/provenance/train.json").read_text())
-    assert provenance["devices"]["precision"] == ("bf16" if computes_bf16() else "no")
 
 
 @pytest.mark.parametrize("stop", [pytest.param("launcher", marks=pytest.mark.slow), "group"])
@@ -148,20 +89,6 @@ def test_killed_training_is_explained(launch):
 
 
 @pytest.mark.slow
-def test_signal_before_the_training_starts_ends_it_without_a_traceback(launch):
-    for wait, number in ((0.0, signal.SIGTERM), (0.5, signal.SIGINT), (2.5, signal.SIGTERM)):
-        run = launch(**LONG)
-        while not run.processes():
-            time.sleep(0.01)
-        time.sleep(wait)
-        os.killpg(run.process.pid, number)
-        code, lines = run.end()
-        assert code == 75, lines
-        assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
-        assert "`dvc repro`" in lines[-1]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "cpus"])
 def test_error_of_the_training_is_printed_once_and_last(launch, name):
     code, lines = launch(launch=name, class_weights={"purple": 2.0}).end()
@@ -170,40 +97,6 @@ def test_error_of_the_training_is_printed_once_and_last(launch, name):
         line for line in lines if line.startswith("train: train.class_weights: 'purple' is not a class.")
     ] == [lines[-2]]
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["auto", "cpus"])
-def test_loss_that_is_not_finite_is_printed_once_and_last(launch, name):
-    code, lines = launch(launch=name, learning_rate=1e30).end()
-    assert code == PERMANENT
-    (said,) = [
-        index for index, line in enumerate(lines) if line.startswith("train: Step ") and "loss" in line
-    ]
-    assert said == len(lines) - 2
-    assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
-
-
-ERROR_AT_THE_SECOND_CHECKPOINT = """
-import sys
-
-def fail(event, arguments):
-    if event == "os.rename" and str(arguments[1]).endswith("step-00000010"):
-        raise RuntimeError("a mistake in this program")
-
-sys.addaudithook(fail)
-"""
-
-
-@pytest.mark.slow
-def test_unexpected_error_keeps_its_traceback_and_says_how_to_continue(launch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(ERROR_AT_THE_SECOND_CHECKPOINT)
-    code, lines = launch({"PYTHONPATH": f"{tmp_path}:{ROOT}"}, checkpoint_every_steps=5).end()
-    assert code == 1
-    assert "Traceback (most recent call last):" in lines
-    assert lines[-1].startswith(
-        "train: ended by an unexpected error; the traceback is above. `dvc repro` resumes from step 8 "
-    )
 
 
 @pytest.mark.slow
@@ -238,14 +131,3 @@ def test_signal_stops_two_processes_which_resume(launch, stop):
     assert not [line for line in lines if "Traceback" in line], "\n".join(lines)
     assert_gone(processes)
     assert [line for line in resumed_lines(launch(launch="cpus", **LONG)) if "resumes from step" in line]
-
-
-@pytest.mark.slow
-def test_killed_process_of_two_is_explained(launch):
-    run = launch(launch="cpus", **LONG)
-    processes = run.wait_for_steps()
-    processes[-1].kill()
-    code, lines = run.end()
-    assert code == 137, lines
-    assert lines[-1].startswith("train: killed.")
-    assert_gone(processes)

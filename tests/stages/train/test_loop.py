@@ -5,12 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train import state
-from stages.train.data import read_inputs
-from stages.train.devices import create_accelerator
-from stages.train.interruption import Interruption
-from stages.train.loop import train_batch
-from stages.train.state import set_up
 from tests.shards import into_shards
 from tests.stages.train import tiny_task
 from tuneline.paths import CHECKPOINTS
@@ -49,22 +43,6 @@ def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
     assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(
         losses(exact(micro_batch_size=8, **options)), abs=1e-5
     )
-
-
-def test_smaller_last_batch_is_trained(whole):
-    """60 rows in batches of 8: 7 full ones and one of 4, twice."""
-    assert whole.state.progress.step == 16
-    assert whole.state.logger.samples == 120
-
-
-def test_batch_loss_is_the_mean_over_its_examples(project, accelerated):
-    params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=1)
-    state = set_up(params, read_inputs(params.train), create_accelerator(params), Interruption(), 1)
-    rows = state.sampler.epoch(0)[0]
-    with torch.no_grad():
-        logits = state.model(**state.train_loader.inputs(rows)).logits
-        expected = torch.nn.functional.cross_entropy(logits, state.train_loader.labels(rows)).item()
-    assert train_batch(state, rows).loss == pytest.approx(expected, abs=1e-6)
 
 
 def test_training_learns_the_synthetic_task(project, exact):
@@ -143,12 +121,3 @@ def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
     memory_for(0)
     with pytest.raises(ParamsError, match="gradient_checkpointing"):
         trained(tiny_task.params(micro_batch_size=2))
-
-
-def test_other_runtime_errors_are_not_retried(trained, monkeypatch):
-    def fail(*_):
-        raise RuntimeError("something else")
-
-    monkeypatch.setattr(state, "build_model", fail)
-    with pytest.raises(RuntimeError, match="something else"):
-        trained(tiny_task.params())

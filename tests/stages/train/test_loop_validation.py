@@ -1,20 +1,13 @@
 """Evaluations between the steps, and the trial before them: they change nothing in the training, and fit into
 memory by themselves."""
 
-import math
 import shutil
 
-import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
 from stages.train import loop
-from tests.shards import into_shards
 from tests.stages.train import tiny_task
-from tuneline.core.tables import write_table
-from tuneline.runtime.errors import DataError
-from tuneline.tasks import Regression
 
 
 def same_weights(first, second):
@@ -53,17 +46,3 @@ def test_out_of_memory_in_an_evaluation_halves_its_batch_and_goes_on(project, tr
         "before the first step"
     )
     assert outcome.state.progress.best.loss == pytest.approx(expected.state.progress.best.loss, abs=1e-5)
-
-
-def test_nan_in_a_validation_label_is_an_error_before_the_first_step(project, trained):
-    numbers = Regression()
-    tiny_task.write_data(project, labels=numbers)
-    table = tiny_task.table(21, 1, numbers)
-    index = table.column_names.index("labels")
-    values = table["labels"].to_numpy().copy()
-    values[3] = math.nan
-    changed = table.set_column(index, table.schema.field("labels"), pa.array(values.astype(np.float32)))
-    write_table(changed, project / "data/tokenized/validation.parquet")
-    into_shards(project / "data/tokenized", 2)
-    with pytest.raises(DataError, match=r"00001-of-00011\S*: 1\."):
-        trained(tiny_task.params(metric="mse"))

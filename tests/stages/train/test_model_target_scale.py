@@ -56,12 +56,6 @@ def test_loaded_head_keeps_its_unit():
     assert TargetScale.apply(model, {"bert.pooler.dense.bias"}, TARGETS) is None
 
 
-def test_equal_targets_give_a_usable_scale():
-    model = tiny_model("bert", outputs=1)
-    scale = TargetScale.apply(model, model.state_dict(), np.array([4.0, 4.0], dtype=np.float32))
-    assert (scale.mean, scale.deviation) == (4.0, 1.0)
-
-
 def test_training_learns_targets_of_any_scale_alike(project, trained, monkeypatch):
     """But for the epsilon of Adam, which is larger for smaller gradients."""
     monkeypatch.setattr(loop, "MAX_GRADIENT_NORM", math.inf)

@@ -20,14 +20,6 @@ def test_progress_json_round_trip_is_exact(tmp_path_factory, losses, metric):
     assert TrainingProgress.read(path) == progress
 
 
-def test_logged_loss_is_the_mean_since_the_last_logged_step():
-    progress = TrainingProgress()
-    for step, loss in enumerate([1.0, 2.0, 6.0, 5.0], start=1):
-        progress.step = step
-        progress.record_step(TrainingStep(step, loss, 0.1, 1.0), log_now=step in (3, 4))
-    assert [(row.step, row.loss) for row in progress.logged] == [(3, 3.0), (4, 5.0)]
-
-
 def record_evaluations(metrics, greater_is_better=True, min_gain=0.0, losses=None):
     progress, best = TrainingProgress(), []
     for step, metric in enumerate(metrics, start=1):
@@ -35,13 +27,6 @@ def record_evaluations(metrics, greater_is_better=True, min_gain=0.0, losses=Non
         loss = 1.0 if losses is None else losses[step - 1]
         best.append(progress.record_evaluation(Evaluation(step, loss, metric), greater_is_better, min_gain))
     return progress, best
-
-
-def test_best_evaluation_is_the_first_of_equals():
-    progress, best = record_evaluations([0.5, 0.7, 0.7, 0.6])
-    assert best == [True, True, False, False]
-    assert progress.best.step == 2
-    assert progress.evaluations_without_improvement == 2
 
 
 def test_lower_loss_decides_between_equal_metrics():

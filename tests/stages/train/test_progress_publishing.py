@@ -1,13 +1,9 @@
-import json
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from stages.train.__main__ import publish_curves
-from stages.train.progress import Evaluation, TrainingProgress, TrainingStep
 from tests.stages.train import launcher, tiny_task
 
 
@@ -42,31 +38,6 @@ def test_validation_predictions_are_those_of_the_published_model(tracked_run):
 def test_published_model_contains_no_path_of_the_machine(tracked_run):
     for path in (tracked_run / "models/classifier").iterdir():
         assert str(tracked_run).encode() not in path.read_bytes(), path.name
-
-
-def test_published_curves_have_a_header_and_a_row_per_step(tmp_path):
-    progress = TrainingProgress(step=1)
-    progress.record_step(TrainingStep(1, loss=0.5, learning_rate=1e-5, gradient_norm=1 / 3), log_now=True)
-    progress.record_evaluation(Evaluation(1, loss=0.25, metric=0.75), greater_is_better=True)
-    publish_curves(progress, "f1", tmp_path / "training")
-    assert (
-        tmp_path / "training/loss.tsv"
-    ).read_text() == "step\tloss\tlearning_rate\tgradient_norm\n1\t0.5\t1e-05\t0.333333\n"
-    assert (tmp_path / "training/validation.tsv").read_text() == "step\tloss\tf1\n1\t0.25\t0.75\n"
-
-
-def test_timing_json_has_speed_padding_and_memory(tracked_run):
-    timing = json.loads((tracked_run / "reports/timing/train.json").read_text())
-    assert timing.keys() >= {
-        "training_seconds",
-        "samples_per_second",
-        "tokens_per_second",
-        "padding_share",
-        "peak_memory_mb",
-        "processes",
-    }
-    assert timing["samples_per_second"] > 0
-    assert 0 <= timing["padding_share"] < 0.2
 
 
 def test_train_metrics_have_steps_best_step_losses_and_metric(tracked_run):

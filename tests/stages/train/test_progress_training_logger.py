@@ -2,12 +2,10 @@
 
 import json
 import re
-import subprocess
 
 import pytest
 
 from stages.train import progress
-from tests.dvc_files import init_dvc
 from tests.stages.train import launcher, tiny_task
 
 
@@ -18,16 +16,6 @@ def test_log_lines_have_loss_rate_throughput_and_time_left(trained, monkeypatch,
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: step 7 of 16:")]
     assert len(lines) == 1
     assert re.search(r"loss \d\.\d+, lr [\d.e-]+, \d+ samples/s, \d+ tokens/s, \d+\.\d% padding", lines[0])
-
-
-def test_git_repository_without_a_commit_has_no_live_curves_but_trains(project, trained, capsys):
-    """DVCLive 3.49 asks git for the commit, and fails."""
-    subprocess.run(["git", "init", "--quiet"], cwd=project, check=True)
-    init_dvc(project)
-    result = trained(tiny_task.params())
-    assert result.state.is_finished()
-    assert "WARNING: there will be no live curves in reports/live: " in capsys.readouterr().out
-    result.state.accelerator.end_training()
 
 
 def test_live_curves_equal_the_published_curves(tracked_run):

@@ -3,7 +3,7 @@ from collections.abc import Collection
 import pytest
 
 from stages.validate import checks
-from stages.validate.checks import CHECK_TABLE, Table
+from stages.validate.checks import CHECK_TABLE
 from stages.validate.expectations import CheckResults, check_tables
 from stages.validate.tables import Profile, derive_tables
 from tests.stages.validate.data import Data, good_data
@@ -32,19 +32,6 @@ def check(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
             return check_tables(derived)
 
     return run
-
-
-@pytest.fixture
-def tables(tmp_path_factory):
-    """Return a function that derives the tables of the raw splits, by split."""
-
-    def derive(data: Data) -> dict[str, Table]:
-        derived = derive_tables(
-            data.params, data.tokenize().write(tmp_path_factory.mktemp("tables") / "data"), None
-        )
-        return {table.split: table for table in derived.tables if table.kind == "raw"}
-
-    return derive
 
 
 def failed_result(results: CheckResults) -> CheckEntry:

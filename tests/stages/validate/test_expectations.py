@@ -1,24 +1,18 @@
 """Results of Great Expectations: counts, the worst rows, files of rows, crashes."""
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from stages.validate import expectations
-from stages.validate.checks import CHECK_TABLE, Table
-from stages.validate.columns import write_columns
 from stages.validate.expectations import (
     MAX_CHARACTERS,
-    batch_definition,
     check_tables,
     excerpt,
-    run_expectations,
     write_row_files,
 )
 from stages.validate.tables import derive_tables
 from tests.stages.validate.conftest import failed_result
 from tests.stages.validate.data import Data
-from tuneline.params.validate import ValidateParams
 from tuneline.tasks import Classification
 
 
@@ -34,13 +28,6 @@ def test_partly_labelled_split_fails(data, check):
     for table in (data.raw["validation"], data.tokenized["validation"]):
         table["labels"][:10] = [-1] * 10
     assert "label_set" in {result.check for result in check(data, only=["label_set"]).errors}
-
-
-def test_metrics_are_flat_and_finite(data, check):
-    metrics = check(data).record.metrics
-    assert metrics["test_leakage_rate"] == metrics["validation_near_duplicate_rate"] == 0
-    assert 0.5 < metrics["train_label_auc"] <= 1
-    assert all(np.isfinite(value) for value in metrics.values())
 
 
 def test_result_counts_rows_and_lists_the_worst_first(data, check):
@@ -76,29 +63,6 @@ def test_crashed_check_is_an_error_whatever_its_severity(data, check, monkeypatc
         ("row_count", "crashed", "warning")
     }
     assert "a bug in the check" in results.errors[0].found
-
-
-def test_missing_result_is_an_error_and_not_a_pass(tmp_path, monkeypatch):
-    columns = write_columns(tmp_path / "columns.parquet", {"content_tokens": np.array([1, 7])})
-    monkeypatch.setattr(
-        "great_expectations.datasource.fluent.interfaces.Batch.validate", lambda *_, **__: Nothing
-    )
-    with pytest.raises(ValueError, match="empty_rows"):
-        run_expectations(Table("tokenized", "train", columns), ValidateParams(), batch_definition())
-
-
-class Nothing:
-    results = ()
-
-
-def test_results_of_parts_are_those_of_the_whole(tmp_path):
-    tokens = np.array([1, 0, 9, 0, 4, np.nan])
-    columns = write_columns(tmp_path / "columns.parquet", {"content_tokens": tokens})
-    table = Table("tokenized", "train", columns)
-    for at_most in (2, 100):
-        (outcome,) = run_expectations(table, ValidateParams(), batch_definition(), at_most)
-        assert (outcome.rows, outcome.failing.tolist(), outcome.status) == (5, [1, 3], "failed")
-        assert outcome.type == "expect_column_values_to_be_between"
 
 
 @pytest.fixture
@@ -168,7 +132,3 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
 )
 def test_excerpt_is_one_printable_line_of_limited_length(text, expected):
     assert excerpt(text) == expected
-
-
-def test_every_check_says_what_to_do():
-    assert all(check.title and check.hint for check in CHECK_TABLE.values())

@@ -4,10 +4,9 @@ import random
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 from sklearn.metrics import roc_auc_score
 
-from stages.validate.labels import area_under_curve, revealing_features, word_features
+from stages.validate.labels import area_under_curve
 from tests.stages.validate.data import WORDS, Data, good_data, good_sets, params_for, sentence, words_of
 from tuneline.tasks import Regression
 
@@ -74,31 +73,6 @@ def test_area_is_that_of_scikit_learn_and_its_error_shrinks_with_the_rows():
     few, more = area_under_curve(scores[:90], members[:90])
     assert more == pytest.approx(error * np.sqrt(10), rel=0.4)
     assert few == pytest.approx(area, abs=0.1)
-
-
-def test_words_are_counted_once_per_row_with_their_shape_and_their_pairs():
-    texts = [["INC48213: box", "inc7 box box"] * 5, ["a box", "none"] * 5]
-    words, occurrences, shared = word_features(texts)
-    assert {"inc0", "inc0 box", "box", ":"} <= set(words)
-    column = words.index("box")
-    assert occurrences[:, column].toarray().ravel().tolist() == [1] * 10
-    assert shared[:2, column].toarray().ravel().tolist() == [1, 0], "in both texts of a row"
-    assert word_features([["", "?"]]) is None or not len(word_features([["", ""]]) or ())
-
-
-@pytest.mark.parametrize(("others", "is_revealing"), [(0, True), (2, True), (60, False)])
-def test_word_of_one_label_is_revealing(others, is_revealing):
-    """100 of 200 rows with the label have the word, and some of the 200 others."""
-    members = np.repeat([[True, False], [False, True]], 200, axis=0)
-    column = np.zeros((400, 1), np.int64)
-    column[:100] = 1
-    column[200 : 200 + others] = 1
-    revealing = revealing_features(["word"], csr_matrix(column), members, ["a", "b"])
-    assert bool(revealing) is is_revealing
-    if is_revealing:
-        coverage, sentence_of_it = revealing[0]
-        assert coverage == 0.5
-        assert sentence_of_it.startswith("“word”: 50 % of a have it, and of the ")
 
 
 def test_revealing_word_of_one_of_several_labels_is_named(check):

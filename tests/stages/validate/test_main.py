@@ -14,7 +14,7 @@ from tests.stages.validate.data import Data, good_data
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
 from tuneline.paths import REFERENCE_PROFILE, SPLITS, split_file
-from tuneline.runtime.errors import DataError, GateError, StageError
+from tuneline.runtime.errors import DataError, GateError
 
 
 @pytest.fixture
@@ -184,24 +184,6 @@ def test_engine_does_not_change_the_report(leaking_project):
     with pytest.raises(GateError):
         main()
     assert outs() | {"checks.json": Path("reports/checks/checks.json").read_bytes()} == expected
-
-
-@pytest.mark.parametrize(
-    ("file", "stage"), [("data/raw/test.parquet", "download"), ("data/tokenized/train.parquet", "tokenize")]
-)
-def test_missing_file_names_the_stage_that_writes_it(valid_project, file, stage):
-    (valid_project / file).unlink()
-    with pytest.raises(StageError, match=f"dvc repro {stage}"):
-        main()
-
-
-def test_clusters_of_every_split_are_written_also_of_data_that_fails(leaking_project):
-    with pytest.raises(GateError):
-        main()
-    for split in SPLITS:
-        clusters = pq.read_table(leaking_project / "reports/checks/clusters" / f"{split}.parquet")
-        rows = pq.read_metadata(leaking_project / "data/raw" / f"{split}.parquet").num_rows
-        assert clusters.num_rows == rows
 
 
 def test_rows_of_a_group_are_a_cluster(valid_project):

@@ -1,20 +1,16 @@
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
 from stages.validate.expectations import check_tables
-from stages.validate.report import data_overview, index_page, write_checks
+from stages.validate.report import write_checks
 from stages.validate.tables import derive_tables
 from tests.stages.validate.data import Data, good_data
-from tuneline.analysis.drift import Distribution
 from tuneline.core.hashes import file_hash
 from tuneline.params import Params
 from tuneline.paths import SPLITS
-from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.tasks import Classification
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"
@@ -104,55 +100,6 @@ def test_page_has_failed_checks_with_counts_and_hints(pages):
     assert "The data can be used for training 1 warning" in text
     assert "control_characters, train 1 of 200 rows (0.5 %) Allowed: no row." in text
     assert "What to do:" in text
-
-
-def test_page_has_failed_checks_first_and_folds_the_passed_ones(folder):
-    html = (folder / "index.html").read_text(encoding="utf-8")
-    shown = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
-    assert re.findall(r'<section id="(\w+)">', shown) == [
-        "failed",
-        "data",
-        "passed",
-    ]
-    assert "control_characters, train</h3>" in shown
-    assert "<code>blank_text</code>" not in shown
-    assert "<code>blank_text</code>" in html
-
-
-def test_page_has_the_distributions_of_lengths_and_labels_by_split(folder, pages):
-    html = (folder / "index.html").read_text(encoding="utf-8")
-    for split in ("train", "validation", "test"):
-        assert re.search(rf'aria-label="[^"]*Length, {split}: median \d+, 90 % in \d+ to \d+', html), split
-    shares = {"no": "50.0 %", "<s>yes</s>": "47.5 %", "perhaps": "2.5 %"}
-    text = " ".join(pages["index.html"].text.split())
-    assert all(f"{name} {share}" in text for name, share in shares.items()), text
-
-
-def test_notes_are_shown_also_of_a_passed_check(tmp_path):
-    data = good_data()
-    derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
-    table = next(table for table in derived.tables if (table.kind, table.split) == ("raw", "train"))
-    derived.tables[derived.tables.index(table)] = replace(
-        table, notes={"duplicates": ["a <b>word</b> \u202e"]}
-    )
-    results = check_tables(derived)
-    text = " ".join(Page(index_page(results)).text.split())
-    assert "1 check found something within its limit" in text
-    assert "train: a <b>word</b> \\u202e" in text
-    entry = next(one for one in results.record.checks if one.check == "duplicates" and one.split == "train")
-    assert (entry.status, list(entry.notes)) == ("passed", ["a <b>word</b> \\u202e"])
-
-
-def test_regression_has_a_histogram_of_its_targets():
-    profile = SplitProfile(
-        rows=100,
-        labels=Distribution.of_numbers(np.linspace(-1, 1, 100)),
-        characters=Distribution.of_numbers(np.full(100, 12)),
-        words=Words(hashes=[], known=1.0),
-    )
-    overview = data_overview(Profile(version=1, labels=None, splits={"train": profile}))
-    assert "train: median -0.0101, 90 % in -0.919 to 0.899" in overview["targets"]
-    assert overview["classes"] == []
 
 
 def test_same_data_gives_identical_bytes(folder, tmp_path):

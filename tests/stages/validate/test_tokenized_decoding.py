@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 (odd characters are what these tests are about)
 """Decoded ids are compared with the texts; the notes on long texts."""
 
 import json
@@ -9,31 +8,15 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from stages.validate.tokenized import (
     Vocabulary,
     comparable,
-    evenly_spaced,
     is_decoded,
     load_plain_tokenizer,
-    model_limit,
     truncation_notes,
 )
 from tests.stages.validate.data import good_data, params_for
-from tuneline.core.base_source import BaseSource
-from tuneline.core.written_records import write_record
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params import Params
-from tuneline.runtime.errors import StageError
 
 import numpy as np  # isort: skip
-
-
-@pytest.mark.parametrize(
-    ("total", "number", "rows"), [(0, 5, []), (1, 5, [0]), (3, 5, [0, 1, 2]), (100, 3, [0, 49, 99])]
-)
-def test_evenly_spaced_runs_from_the_first_row_to_the_last(total, number, rows):
-    assert evenly_spaced(total, number).tolist() == rows
-
-
-def test_comparable_texts_ignore_what_normalizers_change():
-    assert comparable("Ça  va\u200b ＯＫ\x07?") == comparable("ca va ok?")
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +71,6 @@ def test_vocabulary_has_the_template_of_a_pair(tmp_path):
     assert (vocabulary.largest_type_id, vocabulary.has_type_ids) == (0, False)
 
 
-def test_missing_tokenizer_names_the_stage_that_writes_it(tmp_path):
-    with pytest.raises(StageError, match="dvc repro tokenize"):
-        Vocabulary.read(tmp_path, texts=1)
-
-
 LENGTHS = TextLengths(np.array([20] * 66 + [100] * 33 + [200]), np.full(100, 2))
 
 
@@ -112,13 +90,3 @@ def test_what_is_lost_and_what_would_read_more_is_said(long_text):
     assert windows.endswith(" times the time.")
     assert len(both_ends) == (long_text == "truncate")
     assert notes(long_text, options=False) == [lost]
-
-
-def test_windows_that_read_everything_need_no_option():
-    assert len(notes("windows")) == 1
-    assert notes("windows", max_windows=2)[-1].startswith("tokenize.long_text=windows")
-
-
-def test_limit_of_a_checkpoint_is_known(tmp_path):
-    write_record(tmp_path / "source.json", BaseSource(checkpoint=None, tokenizer=None))
-    assert model_limit(tmp_path) is None

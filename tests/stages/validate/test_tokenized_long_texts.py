@@ -5,8 +5,6 @@ import random
 import pytest
 
 from stages.validate.checks import CHECK_TABLE
-from stages.validate.expectations import check_tables
-from stages.validate.tables import derive_tables
 from tests.stages.validate.data import WORDS, Data, good_data, sentence
 
 COMPOUNDS = ["bademunape"] * len(WORDS)
@@ -117,20 +115,3 @@ def test_windows_that_do_not_have_the_tokens_of_their_row_are_found(check):
     data = long_data("windows")
     data.tokenized["test"]["window_lengths"][2][0] -= 1
     assert "column_lengths" in failed_checks(check(data, only=["column_lengths"]))
-
-
-def test_text_of_another_row_is_found_by_its_windows_and_by_its_head_and_tail(check):
-    for long_text in ("windows", "head_tail"):
-        data = long_data(long_text, long_rows=30)
-        table = data.tokenized["test"]
-        for name in set(table) - {"labels"}:
-            table[name] = [*table[name][10:], *table[name][:10]]
-        assert "decoded_text" in failed_checks(check(data, only=["decoded_text"]))
-
-
-def test_tokenized_splits_without_windows_are_refused_where_the_parameters_ask_for_them(tmp_path):
-    data = long_data("truncate")
-    folders = data.write(tmp_path / "data")
-    data.set_params(lambda values: values["tokenize"].update(long_text="windows"))
-    results = check_tables(derive_tables(data.params, folders, None))
-    assert "columns" in failed_checks(results)

@@ -1,8 +1,6 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from stages.download.sample import QUEUES as QUEUE_NAMES
@@ -10,7 +8,6 @@ from stages.evaluate.behaviour import (
     AnyTest,
     Append,
     Case,
-    Prepend,
     Replace,
     apply_change,
     build_cases,
@@ -79,35 +76,13 @@ def test_cases_are_limited_and_evenly_spaced():
             ROWS,
             "'technical' is not a class of the data. Its classes are 'billing', 'delivery'",
         ),
-        ({"kind": "invariance", "change": "typo", "where": 2}, ROWS, "2 is not a class"),
-        (
-            {"kind": "direction", "change": "typo", "label": "x", "moves": "up"},
-            ROWS,
-            "label: 'x' is not a class",
-        ),
         ({"kind": "direction", "change": "typo", "moves": "up"}, ROWS, "label says whose probability moves"),
-        (
-            {"kind": "direction", "change": "typo", "label": 0, "moves": "up"},
-            NUMBERS,
-            "label says whose probability moves",
-        ),
-        (
-            {"kind": "minimum_functionality", "expect": "x", "change": "typo"},
-            ROWS,
-            "expect: 'x' is not a class",
-        ),
         ({"kind": "minimum_functionality", "expect": {"low": 0.0, "high": 1.0}}, ROWS, "expect is a class"),
-        ({"kind": "minimum_functionality", "expect": 1}, NUMBERS, "expect is a class, or low and high"),
         ({"kind": "invariance", "change": "typo", "where": 0}, NUMBERS, "It has none: this is a regression"),
         (
             {"kind": "invariance", "change": "typo", "templates": [["alone"]]},
             ROWS,
             "a template has 1 text(s), a row has 2",
-        ),
-        (
-            {"kind": "invariance", "change": "typo", "templates": [["a", "{b}"]]},
-            ROWS,
-            "fill has no values for {b}",
         ),
         (
             {"kind": "invariance", "change": "swap_texts"},
@@ -150,20 +125,6 @@ def test_suites_of_the_project_suit_their_data(name, monkeypatch):
 PAIR = ("Where is it?", "The parcel is missing.")
 
 
-@given(st.text(max_size=60))
-def test_typo_swaps_two_letters_inside_a_word_or_nothing(text):
-    changed = typo(text)
-    assert sorted(changed) == sorted(text)
-    different = [
-        position for position, (one, other) in enumerate(zip(text, changed, strict=True)) if one != other
-    ]
-    assert different == [] or (len(different) == 2 and different[1] == different[0] + 1)
-    if different:
-        word = text[: different[0]].split()[-1:] and text[different[0] - 1]
-        assert word.isalpha()
-    assert typo(text) == changed
-
-
 def test_typo_keeps_first_and_last_letters():
     assert typo("word") == "wrod"
     assert typo("aaaa 123 to") == "aaaa 123 to"
@@ -173,9 +134,7 @@ def test_typo_keeps_first_and_last_letters():
     ("text", "negated"),
     [
         ("The parcel is missing.", "The parcel is not missing."),
-        ("It WAS late and is here", "It WAS not late and is here"),
         ("It is not here", "It is not here"),
-        ("They sold it", "They sold it"),
         ("This island", "This island"),
     ],
 )
@@ -187,17 +146,11 @@ def test_negate_inserts_not_after_the_first_auxiliary(text, negated):
     ("change", "where", "changed"),
     [
         ("swap_texts", None, (PAIR[1], PAIR[0])),
-        ("same_text", None, (PAIR[0], PAIR[0])),
         ("lower_case", None, ("where is it?", "the parcel is missing.")),
-        ("upper_case", "first", ("WHERE IS IT?", PAIR[1])),
         ("no_final_punctuation", None, ("Where is it", "The parcel is missing")),
         ("negate", None, (PAIR[0], "The parcel is not missing.")),
-        ("negate", "all", ("Where is not it?", "The parcel is not missing.")),
         (Append(append="Thanks."), None, (PAIR[0], "The parcel is missing. Thanks.")),
-        (Append(append="Thanks."), "first", ("Where is it? Thanks.", PAIR[1])),
-        (Prepend(prepend="Hello,"), None, (PAIR[0], "Hello, The parcel is missing.")),
         (Replace(replace={"is": "was", "parcel": "box"}), None, ("Where was it?", "The box was missing.")),
-        (Replace(replace={"is": "parcel", "parcel": "is"}), "last", (PAIR[0], "The is parcel missing.")),
     ],
 )
 def test_change_applies_to_the_selected_texts(change, where, changed):
@@ -208,9 +161,6 @@ def test_change_applies_to_the_selected_texts(change, where, changed):
     ("change", "texts"),
     [
         ("swap_texts", ("a", "a")),
-        ("lower_case", ("a",)),
-        ("negate", ("They sold it",)),
-        (Replace(replace={"is": "was"}), ("This",)),
         ("typo", ("a b",)),
     ],
 )

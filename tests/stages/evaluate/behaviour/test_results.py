@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.evaluate.behaviour import SHOWN, Suite, pass_rates, run_suite, violations_of
+from stages.evaluate.behaviour import Suite, pass_rates, run_suite, violations_of
 from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.tasks import Classification, Multilabel, Regression
 
@@ -91,22 +91,6 @@ def test_invariance_of_several_labels_keeps_all_of_them():
     assert entry.failures[0].after.prediction == "billing;delivery"
 
 
-def test_direction_of_several_labels_is_of_the_probability_of_one():
-    more = {"kind": "direction", "change": {"append": "parcel"}}
-    assert run(SETS, by_both_words, **more, label="delivery", moves="up").pass_rate == 1.0
-    # the probabilities of the others do not fall: they do not compete
-    assert run(SETS, by_both_words, **more, label="billing", moves="down").pass_rate == 1.0
-    down = run(SETS, by_both_words, **more, label="delivery", moves="down", tolerance=0.1)
-    assert down.passed == 0
-
-
-def test_rows_of_several_labels_are_those_that_have_one():
-    entry = run(SETS, by_both_words, kind="invariance", change="lower_case", where="delivery")
-    assert entry.cases == 0, "nothing to change"
-    entry = run(SETS, by_both_words, kind="invariance", change="upper_case", where="delivery")
-    assert entry.cases == 2
-
-
 def test_expected_label_is_among_the_predicted_ones_by_its_threshold():
     test = {"kind": "minimum_functionality", "templates": [["the invoice of the parcel"], ["the invoice"]]}
     assert run(SETS, by_both_words, **test, expect="billing").passed == 2
@@ -154,19 +138,6 @@ def test_all_behaviour_tests_share_one_model_call():
         "invariance_pass_rate": pytest.approx(2 / 3),
         "minimum_functionality_pass_rate": 1.0,
     }
-
-
-def test_behaviour_test_without_cases_has_no_pass_rate():
-    entry = run(ROWS, by_words, kind="invariance", change={"replace": {"unheard": "of"}})
-    assert entry.cases == 0
-    assert pass_rates([entry]) == {}
-
-
-def test_failures_are_limited_and_their_texts_cut():
-    rows = labelled_texts(([f"parcel {'x' * 1000} {row}" for row in range(20)],), [0] * 20, QUEUES)
-    entry = run(rows, by_words, kind="minimum_functionality", expect="billing")
-    assert len(entry.failures) == SHOWN
-    assert all(len(failure.after.texts[0]) <= 300 for failure in entry.failures)
 
 
 def test_pass_rate_below_its_minimum_is_a_violation():

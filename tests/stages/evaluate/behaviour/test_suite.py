@@ -36,20 +36,12 @@ def test_missing_suite_lists_the_available_ones(write):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "conf/behaviour/own.yaml"),
-        ("tests: []", "tests"),
         ("tests: [", "line"),
         (TEST + ", rowz: 3}", "rowz: unknown key"),
         (TEST + "}\n  - {name: a, kind: invariance, change: typo}", "tests: 'a' is listed twice"),
-        (TEST.replace("invariance", "variance") + "}", "variance"),
         (TEST.replace("typo", "tpyo") + "}", "change"),
-        (TEST.replace("typo", "{apend: x}") + "}", "change"),
-        (TEST + ", cases: 0}", "cases"),
-        (TEST + ", min_pass_rate: 1.5}", "min_pass_rate"),
         (TEST + ", fill: {x: [y]}}", "fill: there are no templates"),
-        (TEST + ", templates: [[a]], where: billing}", "where: templates have no label"),
         ("tests:\n  - {name: a, kind: direction, change: typo, label: x}", "moves: missing"),
-        ("tests:\n  - {name: a, kind: minimum_functionality, templates: [[a]]}", "expect: missing"),
     ],
 )
 def test_invalid_suite_is_an_error_with_its_file(write, text, message):

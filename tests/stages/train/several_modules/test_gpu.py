@@ -78,10 +78,6 @@ def test_bf16_trains_close_to_the_cpu(project, tmp_path_factory, data):
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=0.1)
 
 
-def test_explicit_cpu_leaves_the_gpu_alone(project):
-    assert trained(project, launch="cpu")["type"] == "cpu"
-
-
 def test_run_on_a_gpu_resumes_after_a_signal(project):
     settings = {"launch": "auto", "epochs": 60, "checkpoint_every_steps": 5}
     process = start(project, **settings)

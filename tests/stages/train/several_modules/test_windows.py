@@ -61,12 +61,6 @@ def test_loss_of_a_step_is_the_mean_over_the_documents(documents, trained):
     assert losses(result)[0] == pytest.approx(np.mean(expected), abs=1e-4)
 
 
-def test_document_with_more_windows_than_the_micro_batch_size_is_one_forward_pass(documents, trained):
-    small = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=1))
-    large = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=8))
-    assert losses(small) == pytest.approx(losses(large), abs=1e-5)
-
-
 @pytest.mark.parametrize(
     "lora",
     [
@@ -92,21 +86,6 @@ def prepared(folder, data, launch="cpu", **train):
     settings = {"checkpoint_every_steps": 3, "micro_batch_size": 2, "epochs": 2, **train}
     tiny_task.write_params(folder, tiny_task.WITHOUT_DROPOUT, launch=launch, **settings)
     return folder
-
-
-@pytest.mark.slow
-def test_two_processes_have_the_loss_curve_and_predictions_of_one(tmp_path_factory, data):
-    one = prepared(tmp_path_factory.mktemp("one"), data)
-    two = prepared(tmp_path_factory.mktemp("two"), data, "auto")
-    assert launcher.run(one) == [0], launcher.output(one)
-    assert launcher.run(two, 2) == [0, 0], launcher.output(two)
-    curves = [launcher.curve(project) for project in (two, one)]
-    assert len(curves[0]) == 16
-    ours, expected = (np.array(curve)[:, [1, 3]] for curve in curves)
-    np.testing.assert_allclose(ours, expected, atol=1e-3)
-    ours, expected = (pq.read_table(project / "reports/validation.parquet") for project in (two, one))
-    assert len(ours) == 21
-    np.testing.assert_allclose(*(np.stack(rows["logits"].to_numpy()) for rows in (ours, expected)), atol=1e-3)
 
 
 @pytest.mark.slow
@@ -156,16 +135,6 @@ def test_micro_batches_are_as_many_for_each_process_and_bounded_by_windows(windo
     assert all(counts[part].sum() <= size or len(part) == 1 for part in parts)
     shards = [shard_batch(batch, size, processes, process, counts) for process in range(processes)]
     assert len({len(shard) for shard in shards}) == 1
-
-
-@given(
-    windows=st.lists(st.just(1), min_size=1, max_size=40), size=SPLITS["size"], processes=SPLITS["processes"]
-)
-def test_documents_of_one_window_are_split_as_rows_without_windows(windows, size, processes):
-    batch = np.arange(len(windows))
-    parts = split_into_micro_batches(batch, size, processes, np.array(windows))
-    expected = split_into_micro_batches(batch, size, processes)
-    assert [part.tolist() for part in parts] == [part.tolist() for part in expected]
 
 
 @given(**SPLITS)

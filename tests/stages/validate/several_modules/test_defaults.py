@@ -1,7 +1,5 @@
 """Known data passes with the default thresholds: the sample tickets, MRPC, and data similar to SST-2."""
 
-import random
-
 import pytest
 from tokenizers import Tokenizer
 
@@ -61,38 +59,3 @@ def test_mrpc_passes_without_warning(shared, tmp_path):
     )
     data.set_params(lambda values: values["tokenize"].update(max_length=128))
     assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), set())
-
-
-def test_validation_split_of_longer_texts_is_a_warning_only(tmp_path):
-    """As in SST-2: phrases of one to many words, some of them twice, and a test split without labels."""
-    rng = random.Random(11)
-    words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(400)]
-
-    def phrases(rows: int, shortest: int, longest: int) -> list[str]:
-        return [" ".join(rng.choices(words, k=rng.randint(shortest, longest))) + " " for _ in range(rows)]
-
-    def is_odd(text: str) -> list[bool]:
-        return [sum(map(ord, word)) % 2 == 1 for word in text.split()]
-
-    train = phrases(1000, 1, 12)
-    raw = {
-        split: {"sentence": texts}
-        for split, texts in zip(SPLITS, (train, phrases(120, 12, 30), phrases(200, 12, 30)), strict=True)
-    }
-    for split, table in raw.items():
-        table["labels"] = [
-            -1 if split == "test" else int(2 * is_odd(text).count(True) > len(text.split()))
-            for text in table["sentence"]
-        ]
-    data = Data(
-        ("sentence",),
-        Classification(("negative", "positive")),
-        params_for(("sentence",)),
-        raw,
-        tokenizer_of(words),
-    )
-    data.set_params(
-        lambda values: values["evaluate"].update(split="validation") or values["train"].update(keep="last")
-    )
-    assert len(set(train)) < len(train)
-    assert errors_and_warnings(data.tokenize(), tmp_path) == (set(), {"length_drift"})
