@@ -66,22 +66,6 @@ def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
     parse_params(values)
 
 
-def test_glue_tasks_report_a_labelled_split(root: Path):
-    """The test splits of GLUE have no labels, except that of MRPC."""
-    for task in TASKS:
-        params = parse_params(composed(root, f"task={task}"))
-        if params.data.path == "nyu-mll/glue" and params.data.name != "mrpc":
-            assert not getattr(params.data.splits, params.evaluate.split).startswith("test"), task
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_command_line_values_override_the_task(task: str, root: Path):
-    params = parse_params(
-        composed(root, f"task={task}", "seed=7", "data.max_rows=30", "train.learning_rate=1e-3")
-    )
-    assert (params.seed, params.data.max_rows, params.train.learning_rate) == (7, 30, 1e-3)
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_checkpoint_on_the_command_line_clears_the_model_config_of_a_task(task: str, root: Path):
     """Hydra merges mappings, so `model.config={}` would leave the sizes of the task in place."""
@@ -89,8 +73,3 @@ def test_checkpoint_on_the_command_line_clears_the_model_config_of_a_task(task: 
         composed(root, f"task={task}", "model.checkpoint=someone/bert", "model.config=null")
     )
     assert (params.model.checkpoint, params.model.config) == ("someone/bert", {})
-
-
-def test_files_of_conf_are_valid_yaml(root: Path):
-    for path in {*(root / "conf").rglob("*.yaml")} - {*(root / "conf/cluster").iterdir()}:
-        read_yaml(path)  # an error names the file and the line

@@ -82,12 +82,6 @@ def test_code_dependencies_are_folders_without_parameters_and_command_line(stage
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_no_command_contains_a_parameter(stage):
-    """A shell runs the command: stages read their parameters from params.yaml."""
-    assert "${" not in STAGES[stage]["cmd"]
-
-
-@pytest.mark.parametrize("stage", STAGES)
 def test_stages_do_not_import_each_other(stage):
     others = {Path("stages", other) for other in STAGES if other != stage}
     assert not {path for path in imported(stage) if others & {*path.parents}}
@@ -100,11 +94,6 @@ def test_core_imports_neither_stages_nor_command_line():
         assert not {file for file in used if file.parts[0] == "stages"}, path
         if "cli" not in path.relative_to(ROOT).parts:
             assert not {file for file in used if Path("tuneline/cli") in file.parents}, path
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_stages_do_not_import_the_command_line(stage):
-    assert not {path for path in imported(stage) if Path("tuneline/cli") in path.parents}
 
 
 def test_flows_import_no_stage_no_command_line_and_no_torch():
@@ -130,30 +119,3 @@ def test_every_parameter_but_those_of_run_is_listed_by_a_stage():
         key for key in values if not any(key == other or key.startswith(f"{other}.") for other in listed)
     }
     assert {key.partition(".")[0] for key in unlisted} == {"run"}
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_stage_lists_its_whole_section(stage):
-    """A key that is added to the section of a stage then needs no change of dvc.yaml."""
-    section = {"download": "data"}.get(stage, stage)
-    assert section in listed_params(stage) or section not in known_keys()
-
-
-def test_every_listed_parameter_exists():
-    listed = listed_params(*STAGES)
-    assert listed <= set(known_keys())
-
-
-def test_metrics_are_kept_in_git_and_plots_in_the_cache():
-    for stage in STAGES.values():
-        assert all(
-            options == {"cache": False} for metric in stage.get("metrics", []) for options in metric.values()
-        )
-    assert not [
-        out for stage in STAGES.values() for out in names(stage.get("outs", [])) if out.startswith("metrics")
-    ]
-
-
-def test_artifacts_are_outs():
-    outs = {out for stage in STAGES.values() for out in names(stage.get("outs", []))}
-    assert {PIPELINE["artifacts"][name]["path"] for name in ("classifier", "onnx")} <= outs

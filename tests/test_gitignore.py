@@ -32,12 +32,6 @@ def test_versioned_sources_are_restored_in_a_clone(tmp_path, folder):
     assert (mine / "file").read_text() == "content"
 
 
-def test_plots_that_dvc_draws_are_not_committed(tmp_path):
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    shutil.copyfile(ROOT / ".gitignore", tmp_path / ".gitignore")
-    subprocess.run(["git", "check-ignore", "dvc_plots/index.html"], cwd=tmp_path, check=True)
-
-
 @pytest.mark.parametrize("ignored", [("git", "check-ignore"), (sys.executable, "-m", "dvc", "check-ignore")])
 def test_scored_files_are_neither_committed_nor_versioned(tmp_path, ignored):
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)

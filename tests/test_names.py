@@ -48,58 +48,6 @@ def is_registered(function: ast.FunctionDef) -> bool:
     return any(word in decorators for word in ("command", "callback", "flow", "task"))
 
 
-def aliases() -> dict[str, set[str]]:
-    """Return the names of types in capitals and small letters, each with the texts of its values.
-
-    Options of the command line are left out: each command has its own.
-    """
-    values: dict[str, set[str]] = {}
-    for _, statement in definitions(ast.Assign):
-        value = ast.unparse(statement.value)
-        for target in statement.targets:
-            is_alias = isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper()
-            if is_alias and not value.startswith("Annotated["):
-                values.setdefault(target.id, set()).add(value)
-    return values
-
-
-def test_aliases_of_types_have_no_name_of_a_class():
-    classes = {statement.name for _, statement in definitions(ast.ClassDef)}
-    assert classes & aliases().keys() == set()
-
-
-def test_aliases_of_one_name_are_one_type():
-    assert {name: values for name, values in aliases().items() if len(values) > 1} == {}
-
-
-def test_constants_that_others_import_have_one_value():
-    values: dict[str, set[str]] = {}
-    imported = set()
-    for package in ("tuneline", "stages", "flows"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for statement in tree.body:
-                for name, value in constants(statement):
-                    values.setdefault(name, set()).add(value)
-            for statement in ast.walk(tree):
-                if isinstance(statement, ast.ImportFrom):
-                    imported.update(alias.name for alias in statement.names)
-    assert {name: found for name, found in values.items() if name in imported and len(found) > 1} == {}
-
-
-def constants(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    """Yield the names in capitals that a statement gives a value, each with the text of the value."""
-    if isinstance(statement, ast.Assign):
-        targets: list[ast.expr] = statement.targets
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        targets = [statement.target]
-    else:
-        return
-    for target in targets:
-        if isinstance(target, ast.Name) and target.id.isupper():
-            yield target.id, ast.unparse(statement.value)
-
-
 SEVERAL_MODULES = "several_modules"
 """Folder of the tests of a behaviour to which several modules of a package contribute."""
 WHOLE_PRODUCT = ("benchmarks", "docs", "faults", "pipeline")

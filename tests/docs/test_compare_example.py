@@ -72,10 +72,6 @@ def test_compare_workflow_passes_branch_names_by_environment_only(job):
         assert "${{" not in entry.get("run", "")
 
 
-def test_compare_workflow_checks_out_the_whole_history(job):
-    assert job["steps"][0]["with"]["fetch-depth"] == 0
-
-
 def test_compare_workflow_may_write_comments_only(workflow):
     assert workflow["permissions"] == {"contents": "read", "pull-requests": "write"}
 

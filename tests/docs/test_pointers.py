@@ -3,8 +3,6 @@
 import re
 import subprocess
 
-import pytest
-
 SOURCES = (
     "tuneline",
     "stages",
@@ -85,10 +83,3 @@ def test_every_test_that_a_page_names_exists(root):
         if not (root / path).is_file() or (test and f"def {test}(" not in (root / path).read_text())
     ]
     assert not missing
-
-
-@pytest.mark.parametrize(
-    ("heading", "anchor"), [("## Dividing one file", "dividing-one-file"), ("### `a`, and b_c?", "a-and-b_c")]
-)
-def test_anchors_are_those_of_github(heading, anchor):
-    assert anchor in anchors(f"# Title\n\n{heading}\n\n```\n# no heading\n```\n")

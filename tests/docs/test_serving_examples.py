@@ -39,13 +39,6 @@ def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_fact
 
 
 @pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
-def test_example_with_the_project_prints_a_class(tmp_path_factory, monkeypatch, capsys, columns):
-    project = published_pipeline(tmp_path_factory, "classification", columns=columns)
-    names = run_example(project, monkeypatch, "for prediction in model.predict")
-    assert capsys.readouterr().out.split()[0] in names["prediction"].scores
-
-
-@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
 def test_example_of_words_prints_their_effects(tmp_path_factory, monkeypatch, capsys, columns):
     project = published_pipeline(tmp_path_factory, "classification", columns=columns)
     names = run_example(project, monkeypatch, "word_effects")
@@ -60,12 +53,3 @@ def test_three_lines_of_a_program_predict(tmp_path_factory, monkeypatch):
     project = published_pipeline(tmp_path_factory, "classification", columns=("subject", "body"))
     names = run_example(project, monkeypatch, "prediction = TextClassifier")
     assert names["prediction"].label in names["prediction"].scores
-
-
-def test_examples_refuse_another_number_of_texts(tmp_path_factory, monkeypatch):
-    project = published_pipeline(tmp_path_factory, "classification", columns=("body",))
-    monkeypatch.setattr("tests.docs.test_serving_examples.EXAMPLES", [
-        example.replace('[: len(about["text_columns"])]', "") for example in EXAMPLES
-    ])  # fmt: skip
-    with pytest.raises(ValueError, match=r"2 texts; the model reads \['body'\]"):
-        run_example(project, monkeypatch, "enable_padding")

@@ -1,7 +1,6 @@
 """A clock that is wrong: git's commits and tags, and the times of files, as a machine would make them whose
 clock is off; and programs whose clock is off, and is set while they run."""
 
-import os
 import shutil
 import subprocess
 import time
@@ -15,12 +14,6 @@ def moved_clock(seconds: float) -> dict[str, str]:
     (behind if negative)."""
     now = f"@{int(time.time() + seconds)} +0000"
     return {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
-
-
-def date_file(path: Path, seconds: float) -> None:
-    """Give a file the time that it would have, had it been written ``seconds`` from now."""
-    moment = time.time() + seconds
-    os.utime(path, (moment, moment))
 
 
 CLOCK = r"""

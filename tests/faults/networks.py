@@ -18,16 +18,6 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--net")
 RESOLVER = Path(__file__).with_name("resolver.py")
 
 
-def without_network(*command: str) -> list[str]:
-    """Return ``command`` in a network namespace of its own.
-
-    The test is skipped where the system does not allow one.
-    """
-    if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system does not allow a user to make a network namespace")
-    return [*NAMESPACE, *command]
-
-
 def recording_lookups(record: Path, *command: str) -> list[str]:
     """Return ``command`` with the loopback interface only, and a name server that knows no name.
 

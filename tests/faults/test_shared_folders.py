@@ -1,7 +1,6 @@
 """Folders that every user of the machine may write to: DVC's site cache, which it unpickles, and the code
 that torch.compile keeps."""
 
-import os
 import pickle
 import sqlite3
 import stat
@@ -10,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from dvc.config import Config
 
 from flows.runs.processes import Programs
 from tests.conftest import ROOT
@@ -108,36 +106,3 @@ def test_pickle_of_another_user_is_not_run_by_a_flow(tmp_path, shared, repositor
     programs.run(["dvc", "checkout"], "Restoring", lambda _line: None)
     assert not (tmp_path / "attacked").exists()
     assert mode(repository / SITE_CACHE) == 0o700
-
-
-@pytest.mark.parametrize("name", ["second", "Müller 项目"])
-def test_setup_follows_a_checkout_that_moved(tmp_path, name):
-    """Also into a folder whose name is not ASCII, in which DVC itself cannot write its settings."""
-    first, second = tmp_path / "first", tmp_path / name
-    (first / ".dvc").mkdir(parents=True)
-    (first / ".dvc/config").touch()
-    set_up(first)
-    first.rename(second)
-    subprocess.run(["make", "--silent", "setup"], cwd=second, check=True)
-    assert (second / ".dvc/config.local").read_text(encoding="utf-8").splitlines() == [
-        "[core]",
-        f"site_cache_dir = {second / SITE_CACHE}",
-    ]
-    assert Config(dvc_dir=str(second / ".dvc"))["core"]["site_cache_dir"] == str(second / SITE_CACHE)
-
-
-def test_compiled_code_is_not_taken_from_the_shared_folder_of_temporary_files(tmp_path):
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"}
-    }
-    script = (
-        "import stages; from torch._inductor.runtime.cache_dir_utils import cache_dir; print(cache_dir())"
-    )
-    env = {**kept, "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=True
-    )
-    assert Path(done.stdout.strip()) == tmp_path / ".cache/torch/inductor"
-    assert not mode(Path(done.stdout.strip())) & stat.S_IWOTH

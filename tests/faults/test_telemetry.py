@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,13 +85,3 @@ def test_pipeline_and_command_line_look_no_name_up(tmp_path):
     script = "dvc repro --quiet && tuneline report && tuneline show && tuneline predict new.csv && sleep 15"
     names, _ = silent(tmp_path, "sh", "-c", script, cwd=project.folder)
     assert names == []
-
-
-def test_image_turns_telemetry_off():
-    """Also of what an operator starts in the container by hand."""
-    assert (
-        dict(
-            re.findall(r"^ +(\w+)=(\w+) \\$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
-        ).items()
-        >= NO_TELEMETRY.items()
-    )

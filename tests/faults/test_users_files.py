@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import ROOT
-from tests.faults.concurrency import at_once
 from tests.faults.kills import kills
 from tuneline.predict.columns import OutputColumns
 from tuneline.predict.writing import PredictionOutput, open_writer
@@ -29,17 +28,6 @@ def write(path, text, rows=ROWS):
         for first in range(0, rows, 50):
             window = [Row(number, ("",), {"text": text}) for number in range(first, first + 50)]
             writer.write(window, np.tile([0.25, 0.75], (50, 1)))
-
-
-def test_two_writers_of_one_file_do_not_mix(tmp_path):
-    code = "import sys; from tests.faults.test_users_files import write; write(*sys.argv[1:])"
-    words = [[sys.executable, "-c", code, str(tmp_path / "out.csv"), text] for text in ("first", "second")]
-    for done in at_once(*words, cwd=ROOT):
-        assert done.returncode == 0, done.stderr
-    _, *records = (tmp_path / "out.csv").read_text().splitlines()
-    assert len(records) == ROWS
-    assert len({record.split(",")[1] for record in records}) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
 @pytest.mark.promise("output-behind-link")
@@ -99,16 +87,4 @@ def test_parquet_file_of_500_bytes_with_gigabytes_is_refused_at_the_limit_in_the
     rows, memory, error = read(tmp_path / "in.parquet")
     assert "row group 1: its rows take more than 1,024 MB" in error
     assert rows * 1_000_000 <= 1024 << 20
-    assert memory < 200
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}]
-)
-def test_parquet_file_below_the_limits_takes_the_memory_of_some_of_its_rows(tmp_path, options):
-    pq.write_table(
-        pa.table({"text": ["a" * 500_000] * 600}), tmp_path / "in.parquet", compression="zstd", **options
-    )
-    rows, memory, error = read(tmp_path / "in.parquet")
-    assert (rows, error) == (600, "")
     assert memory < 200

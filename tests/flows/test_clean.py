@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from prefect.logging import disable_run_logger
 
-from flows.clean import clean, clean_branches, clean_cache, clean_trees
+from flows.clean import clean_branches, clean_cache, clean_trees
 from flows.runs.checkout import isolated
 from flows.runs.commits import Run, RunResult, commit_run
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from tests.dvc_files import configure_dvc
 from tests.flows.conftest import sh
 from tuneline.repository.dvc import cached_folder
 from tuneline.repository.git import lock_at
@@ -86,13 +85,6 @@ def test_working_trees_and_checkpoints_that_nobody_uses_are_removed(toy):
     assert [path.name for path in (toy.root / "checkpoints").iterdir()] == ["young"]
 
 
-def test_cache_that_others_may_use_and_that_of_an_active_run_is_left(toy, tmp_path):
-    with isolated(toy, "trains", "main"):
-        assert clean_cache(toy, Settings()) == "left: run trains is active"
-    configure_dvc(toy.root, "cache", local=True, dir=str(tmp_path / "shared"))
-    assert clean_cache(toy, Settings()).startswith("left: other clones may use")
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.promise("killed-clean")
 def test_cache_keeps_what_is_named_and_what_restores_a_stage(toy, registry, promoted, result):
@@ -116,13 +108,3 @@ def test_cache_keeps_what_is_named_and_what_restores_a_stage(toy, registry, prom
         again.compose(["model.skill=0.95"])
         outcomes = {again.reproduce(stage) for stage in again.graph().stages}
     assert outcomes == {"restored"}, "no night trains again what a version has"
-
-
-@pytest.mark.slow
-def test_step_that_fails_stops_no_other(served, toy, promoted, result):
-    old = result("old", 100)
-    (toy.root / "dvc.lock").write_text("<<<<<<< HEAD\n")
-    state = clean(return_state=True)
-    assert state.is_failed()
-    assert old.branch in state.message
-    assert "DVC's cache are not cleaned" in state.message

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.dvc_files import add_remote, init_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
-from tests.params import change_params, write_params
+from tests.params import write_params
 from tuneline.runtime.locks import locked
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
@@ -277,25 +277,3 @@ def test_run_killed_at_any_instant_leaves_every_row_once(served, desk):
     assert desk.waiting() == []
     assert len(list((desk.root / "data/labelled/done").iterdir())) == len(expected)
     assert desk.git("status", "--porcelain") == ""
-
-
-def test_folder_that_dvc_tracks_as_a_whole_grows(served, desk):
-    """`tuneline init` tells its user to `dvc add data/source/NAME`."""
-    change_params(desk.root, {"data.path": "reviews"})
-    (desk.root / "data/source/reviews").mkdir()
-    for split in ("train", "validation", "test"):
-        (desk.root / f"data/source/{split}.csv").rename(desk.root / f"data/source/reviews/{split}.csv")
-        (desk.root / f"data/source/{split}.csv.dvc").unlink()
-    desk.put("monday.csv", "my invoice is wrong")
-    desk.git("commit", "--quiet", "--all", "--message=Move the data")
-    state = ingest(return_state=True)
-    assert state.is_failed()
-    assert "data/source/reviews is in no commit" in state.message
-    sh("dvc", "add", "--quiet", "data/source/reviews", cwd=desk.root)
-    desk.git("add", "--all")
-    desk.git("commit", "--quiet", "--message=Track it")
-    state = ingest(return_state=True)
-    assert state.is_completed(), state.message
-    assert desk.git("show", "--name-only", "--format=").split() == ["data/source/reviews.dvc"]
-    assert len(list((desk.root / "data/source/reviews").iterdir())) == 4
-    assert len(list((desk.root / "data/source/reviews/train").iterdir())) == 1

@@ -2,16 +2,13 @@
 worker run it."""
 
 import json
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 from prefect.events import emit_event
 
 from flows.score import score
-from tests.conftest import ROOT
-from tests.faults.concurrency import at_once
-from tests.flows.conftest import UNLIKE, sh, tickets
+from tests.flows.conftest import UNLIKE, tickets
 from tests.flows.prefect_server import events, until
 from tuneline.predict.scored import METADATA
 from tuneline.runtime.locks import locked
@@ -21,13 +18,6 @@ pytestmark = pytest.mark.timeout(600)
 
 def scored(toy, folder: str = "scored") -> list[str]:
     return sorted(path.name for path in (toy.root / "data" / folder).iterdir())
-
-
-def test_files_wait_without_a_model_in_production(served, toy, put):
-    put("new.csv", tickets(3))
-    state = score(return_state=True)
-    assert (state.name, state.message) == ("NoModel", "No model is in production yet; 1 files wait.")
-    assert not (toy.root / "data" / "scored").exists()
 
 
 def test_new_files_are_scored_once_and_bad_files_refused_with_the_reason(
@@ -93,31 +83,6 @@ def test_drift_event_is_sent_once_a_day(served, toy, promoted, put):
     assert not events(served, "tuneline.data.drifted", more.state_details.flow_run_id)
 
 
-def test_score_uses_promotions_of_origin_and_continues_without_origin(served, toy, promoted, put, tmp_path):
-    sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
-    sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
-    sh("git", "tag", "--delete", "onnx@v0.1.0", "onnx#production#1", cwd=toy.root)
-    put("one.csv", tickets(3))
-    assert score(return_state=True).message.startswith("1 files, 3 rows, by v0.1.0")
-    sh("git", "remote", "set-url", "origin", str(tmp_path / "gone.git"), cwd=toy.root)
-    put("two.csv", tickets(3))
-    state = score(return_state=True)
-    assert state.message.startswith("1 files, 3 rows, by v0.1.0")
-    served.wait_for_line(state.state_details.flow_run_id, "are unknown")
-
-
-SENDS = """
-import sys
-from pathlib import Path
-from flows.alerts import send_if_due
-from tests.faults.kills import killed
-resource = {"prefect.resource.id": "tuneline.data.inbox"}
-event = {"event": "tuneline.data.drifted", "resource": resource, "payload": {"version": "v9.9.9"}}
-send = lambda: send_if_due(Path(sys.argv[1]), "v9.9.9", 24, **event)
-print("RESULT", killed(send, int(sys.argv[2]), lambda event, _: event == "os.rename"))
-"""
-
-
 @pytest.mark.promise("two-scorings")
 def test_second_scoring_run_is_skipped(served, toy, promoted, put):
     put("new.csv", tickets(3))
@@ -125,39 +90,3 @@ def test_second_scoring_run_is_skipped(served, toy, promoted, put):
     with locked(toy.state / "scoring.lock", wait=0):
         assert score(return_state=True).name == "Skipped"
     assert not (toy.root / "data" / "scored").exists()
-
-
-@pytest.mark.slow
-def test_archived_file_is_scored_again_by_another_model_when_it_is_moved_back(
-    served, toy, registry, promoted, put
-):
-    put("one.csv", tickets(3))
-    assert score(return_state=True).is_completed()
-    (toy.root / "data/archive/one.csv").rename(toy.root / "data/inbox/one.csv")
-    assert score(return_state=True).name == "NothingNew", "this model has scored it"
-    assert scored(toy, "archive") == ["one.csv"]
-
-    sh("git", "commit", "--quiet", "--allow-empty", "--message=Another run", cwd=toy.root)
-    registry.promote(toy.resolve("HEAD"), "production", "It is better.")
-    (toy.root / "data/archive/one.csv").rename(toy.root / "data/inbox/one.csv")
-    assert score(return_state=True).message.startswith("1 files, 3 rows, by v0.2.0")
-    assert scored(toy) == ["one.csv.2.parquet", "one.csv.parquet"]
-    assert scored(toy, "archive") == ["2-one.csv"]
-
-
-@pytest.mark.slow
-def test_kill_between_drift_event_and_its_record_repeats_the_event(served, tmp_path):
-    """The other order loses the event for a day, and with it the training that it starts."""
-    record, env = tmp_path / "drift.json", {**served.env, "PYTHONPATH": str(ROOT)}
-
-    def sent() -> int:
-        return sum(
-            one["payload"].get("version") == "v9.9.9" for one in events(served, "tuneline.data.drifted")
-        )
-
-    for count, killed in ((1, True), (2, False)):
-        step = "1" if killed else "2"  # writing the record is the only rename
-        (ended,) = at_once([sys.executable, "-c", SENDS, str(record), step], cwd=tmp_path, env=env)
-        assert ended.stdout == f"RESULT {killed}\n", ended.stderr
-        assert record.exists() == (not killed)
-        until(lambda count=count: sent() == count, 30, "the event")

@@ -4,7 +4,6 @@ worker."""
 import contextlib
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,30 +62,6 @@ def test_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
     assert (toy.root / "fetched" / "model.onnx").exists()
 
 
-@pytest.mark.slow  # test_processes_output.py has the progress bar, and the time limit below a line in the log
-def test_stage_output_reaches_the_runs_log(run, served):
-    flow_run = run(overrides=["train.steps=40"], promote=False)
-    said = served.wait_for_line(flow_run.id, "train: 40/40")
-    assert "> python toy.py launch" in said
-    assert [line for line in said if line.startswith("train: ")] == ["train: 40/40"], (
-        "a progress bar leaves its last state"
-    )
-
-
-@pytest.mark.slow
-def test_skipped_and_restored_stages_have_their_states(run, served, toy):
-    first = run(promote=False)
-    assert {task.state.name for name, task in served.tasks(first.id).items() if name != "prepare"} == {
-        "Restored"
-    }
-    (branch,) = branches(toy)
-    again = run(ref=branch, promote=False)
-    tasks = served.tasks(again.id)
-    assert {task.state.name for name, task in tasks.items() if name != "prepare"} == {"Skipped"}
-    assert branches(toy) == [branch], "nothing new, so no commit"
-    assert Registry(toy, "onnx").tags().tags == (), "nothing is promoted when that is not asked for"
-
-
 def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     (toy.root / "conf" / "flows.yaml").write_text(
         "stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n"
@@ -101,26 +76,6 @@ def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
     assert branches(toy) == []
     (kept,) = [path for path in toy.state.iterdir() if path.is_dir()]
     assert json.loads((kept / "reports" / "checks" / "checks.json").read_text())["passed"] is False
-
-
-def test_failed_stage_is_retried_as_its_settings_say(run, served, toy, tmp_path):
-    (toy.root / "conf" / "flows.yaml").write_text(
-        "stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n"
-    )
-    flow_run = run(overrides=["data.fails=2", f"data.counter={tmp_path / 'counter'}"], promote=False)
-    assert flow_run.state.is_completed()
-    assert served.tasks(flow_run.id)["data"].run_count == 3
-
-
-def test_stage_timeout_stops_the_stage(run, served, toy):
-    settings = toy.root / "conf" / "flows.yaml"
-    settings.write_text("stages: {train: {timeout_minutes: 0.1}}\n")
-    flow_run = run(overrides=["train.pause=0.1", "train.steps=600"])
-    assert flow_run.state.is_failed()
-    assert served.tasks(flow_run.id)["train"].state.name == "TimedOut"
-    served.wait_for_line(
-        flow_run.id, "checkpoint saved"
-    )  # it was stopped, not killed: its last words are in the log
 
 
 def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
@@ -185,18 +140,6 @@ def test_hold_withholds_a_promotion_until_it_is_released(run, toy):
     assert "on hold" not in watch(return_state=True).message
 
 
-@pytest.mark.slow
-def test_thirty_nights_without_news_have_one_branch_and_one_decision(run, served, toy):
-    run()
-    first, *others = [run(task="weak") for _ in range(30)]
-    assert (first.state.name, {night.state.name for night in others}) == ("Completed", {"NothingNew"})
-    assert len(branches(toy)) == 2
-    assert "gate" in served.tasks(first.id)
-    assert not [night for night in others if {"gate", "promote"} & set(served.tasks(night.id))]
-    until(lambda: events(served, "tuneline.model.rejected", first.id), 30, "the event")
-    assert not [night for night in others if events(served, "tuneline.model.rejected", night.id)]
-
-
 @pytest.mark.slow  # eight runs
 def test_other_policy_and_other_production_are_news(run, served, toy):
     run()
@@ -207,21 +150,6 @@ def test_other_policy_and_other_production_are_news(run, served, toy):
     assert "v0.2.0 in production" in run(task="strong").state.message
     assert "gate" in served.tasks(run(**weak).id)
     assert run(**weak).state.name == "NothingNew"
-
-
-@pytest.mark.slow
-def test_promoted_model_is_no_news_in_later_nights(run, toy):
-    assert "v0.1.0 in production" in run().state.message
-    run()  # the data are compared with those of v0.1.0 now, which gives other metrics
-    assert run().state.name == "NothingNew"
-    assert len(branches(toy)) <= 2
-
-
-def test_push_without_a_dvc_remote_fails_before_any_stage(run, served):
-    flow_run = run(push=True)
-    assert flow_run.state.is_failed()
-    assert "DVC has no default remote" in flow_run.state.message
-    assert served.tasks(flow_run.id) == {}
 
 
 def test_settings_say_what_is_run_and_pushed_unless_the_run_does(run, toy):
@@ -354,11 +282,3 @@ def test_invalid_flow_parameters_are_refused(run, parameters):
     flow_run = run(**parameters)
     assert flow_run.state.is_failed()
     assert "Validation of flow parameters failed" in flow_run.state.message
-
-
-def test_flow_modules_do_not_shadow_libraries(root):
-    """Prefect puts this folder first on the path: ``import profile`` must not find a flow."""
-    ours = {path.stem for path in Path(root / "flows").iterdir()} - {"__init__", "__pycache__"}
-    assert not ours & set(sys.stdlib_module_names)
-    script = f"import importlib.util as u; print(*[n for n in {sorted(ours)} if u.find_spec(n)])"
-    assert sh(sys.executable, "-P", "-c", script, cwd=Path("/")).split() == []

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from flows.train import MachineLockError, machine_training_lock
+from flows.train import machine_training_lock
 from tests.conftest import ROOT
 from tests.flows.prefect_server import until
 
@@ -69,12 +69,9 @@ def busy(lock) -> bool:
 @pytest.mark.parametrize(
     ("one_per", "first", "second", "expected"),
     [
-        ("machine", None, None, True),
         ("machine", "0", "1", True),
         ("gpu", "0", "1", False),
         ("gpu", "0,1", "1", True),
-        ("gpu", "", "", True),
-        (None, None, None, False),
     ],
 )
 def test_trainings_share_a_machine_only_on_different_gpus(monkeypatch, one_per, first, second, expected):
@@ -102,34 +99,3 @@ def test_waiting_run_names_the_one_that_trains_and_trains_after_it(tmp_path):
             assert not (tmp_path / "saved").exists(), "the first one still saves its checkpoint"
             assert second.stdout.readline().startswith("Trains now.")
             assert (tmp_path / "saved").exists()
-
-
-def test_unusable_folder_of_locks_is_an_error_that_names_the_variable(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TUNELINE_MACHINE_LOCKS", str(tmp_path / "file"))
-    problem = rf"{tmp_path}/file cannot be used .*Set TUNELINE_MACHINE_LOCKS to a folder"
-    with pytest.raises(MachineLockError, match=problem), machine_training_lock("machine"):
-        pass
-
-
-def test_wait_ends_by_a_signal_that_cancels(tmp_path):
-    """As Prefect cancels a run: a signal whose handler raises."""
-
-    class CancelledError(BaseException):
-        pass
-
-    def cancel(_number: int, _frame: object) -> None:
-        raise CancelledError
-
-    with machine_training_lock("machine") as other, machine_training_lock("machine") as lock:
-        other.acquire("nightly", print)
-        before = signal.signal(signal.SIGALRM, cancel)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
-            with pytest.raises(CancelledError):
-                lock.acquire("cancelled", print)
-        finally:
-            signal.signal(signal.SIGALRM, before)
-        other.release()
-        with machine_training_lock("machine") as third:
-            assert not busy(third), "a cancelled run holds nothing"

@@ -51,12 +51,6 @@ def test_metrics_files_have_the_documented_names(project):
     assert {"fp32_max_abs_diff", "fp32_agreement", "int8_agreement", "int8_accuracy_drop"} <= set(compared)
 
 
-def test_every_stage_records_time_and_memory_outside_git_and_dvc(project):
-    timed = {path.stem for path in (project.folder / "reports/timing").glob("*.json")}
-    assert timed == {*project.stages()}
-    assert project.status() == ""
-
-
 def test_report_show_and_predict_read_the_outs(project):
     """The last stage has written the page; the last commands of ``make run``, and a first prediction."""
     accuracy = json.loads((project.folder / "metrics/evaluate.json").read_text())["accuracy"]
@@ -105,16 +99,3 @@ def test_forced_pipeline_run_writes_identical_bytes(project):
             f"{stage} wrote other bytes from the same inputs"
         )
     assert project.status() == ""
-
-
-@pytest.mark.slow  # test_dvc_yaml.py has the parameters of each stage
-def test_changed_learning_rate_reruns_training_and_later_stages(project):
-    """Runs last, because it changes the project."""
-    project.set_params({"train.learning_rate": 2e-3})
-    rerun = stages_run(project.run("dvc", "repro").stdout)
-    assert rerun[0] == "train"
-    assert {"evaluate", "export", "compare"} <= {*rerun}
-    assert not {"download", "tokenize", "validate"} & {*rerun}
-    diff = json.loads(project.run("dvc", "metrics", "diff", "--json", "HEAD").stdout)
-    assert diff["metrics/evaluate.json"]["loss"]["diff"] != 0
-    assert "learning_rate" in project.run("dvc", "params", "diff", "HEAD").stdout

@@ -7,7 +7,7 @@ import pytest
 from tuneline.paths import of_repository
 
 
-@pytest.mark.parametrize("tree", ["exps/tmp1a2b", "flows/nightly-1", "flows/nightly-1/.dvc/tmp/exps/tmp1a2b"])
+@pytest.mark.parametrize("tree", ["flows/nightly-1/.dvc/tmp/exps/tmp1a2b"])
 def test_trees_of_a_repository_share_its_checkpoints(tmp_path, monkeypatch, tree):
     folder = tmp_path / ".dvc/tmp" / tree
     folder.mkdir(parents=True)

@@ -3,19 +3,11 @@ import subprocess
 import pytest
 
 from tuneline.runtime.errors import ParamsError
-from tuneline.settings import Retention, Settings, load_settings
+from tuneline.settings import Settings, load_settings
 
 
 def test_projects_own_settings_are_valid(root):
     assert load_settings(root).lock_wait_seconds >= 1
-
-
-def test_projects_retention_is_the_default(root):
-    assert load_settings(root).retention == Retention()
-
-
-def test_missing_settings_file_gives_defaults(tmp_path):
-    assert load_settings(tmp_path) == Settings()
 
 
 def test_default_folders_of_scoring_are_ignored_by_git(root):
@@ -56,10 +48,7 @@ def test_empty_settings_file_gives_defaults(tmp_path, content):
     ("content", "wrong", "nearest"),
     [
         ("promotion: {min_gian: 0.1}\n", "promotion.min_gian", "promotion.min_gain"),
-        ("promotoin: {min_gain: 0.1}\n", "promotoin", "promotion"),
-        ("min_gain: 0.1\n", "min_gain", "promotion.min_gain"),
         ("stages: {train: {retrys: 3}}\n", "stages.train.retrys", "stages.train.retries"),
-        ("ingest: {foldr: data/a}\n", "ingest.foldr", "ingest.folder"),
     ],
 )
 def test_unknown_key_is_refused_with_the_nearest_one(refusal, content, wrong, nearest):
@@ -77,11 +66,6 @@ def test_all_wrong_values_are_named_with_their_keys(refusal):
     assert "lock_wait_seconds: input should be a valid number, not 'x'" in message
 
 
-@pytest.mark.parametrize("content", ["- promotion\n", "[]\n", "just text\n"])
-def test_file_without_a_mapping_is_refused(refusal, content):
-    assert "expected a mapping of sections (stages, training, promotion, ...)" in refusal(content)
-
-
 @pytest.mark.parametrize(
     ("content", "line"),
     [("lock_wait_seconds: 2\nlock_wait_seconds: 3\n", 2), ("git:\n\tretries: 1\n", 2), ("ingest: [\n", 2)],
@@ -90,27 +74,12 @@ def test_invalid_yaml_is_named_with_its_line(refusal, content, line):
     assert f"flows.yaml, line {line}: invalid YAML" in refusal(content)
 
 
-def test_conflict_of_a_merge_is_named_with_its_line_and_how_to_find_its_commit(refusal):
-    message = refusal("lock_wait_seconds: 2\n<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> other\n")
-    assert "flows.yaml, line 2: a merge left a conflict.\n  `git log -1 -- conf/flows.yaml` names" in message
-
-
 @pytest.mark.parametrize(
     "folders", [{"archive": "data/inbox/"}, {"outbox": "./data/inbox"}, {"inbox": "data/x/../archive"}]
 )
 def test_folders_of_scoring_must_differ(folders):
     with pytest.raises(ValueError, match="different folders"):
         Settings.model_validate({"scoring": folders})
-
-
-def test_last_retry_delay_repeats():
-    settings = Settings.model_validate({"stages": {"default": {"retries": 3, "retry_delay_seconds": [1, 5]}}})
-    assert settings.policy("any").delays == [1, 5, 5]
-
-
-def test_more_delays_than_retries_is_an_error():
-    with pytest.raises(ValueError, match="more delays than retries"):
-        Settings.model_validate({"stages": {"train": {"retries": 1, "retry_delay_seconds": [1, 5]}}})
 
 
 @pytest.mark.parametrize("folder", ["/data/labelled", "data/../../labelled"])

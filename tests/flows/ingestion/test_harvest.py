@@ -1,7 +1,6 @@
 """New rows from files in a drop folder to a batch file, without git, DVC and Prefect."""
 
 import gzip
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -117,15 +116,6 @@ def test_reason_of_a_file_that_is_not_read_quotes_nothing_of_it(desk):
     assert not [text for text in (*refused, *desk.log) if "secret" in text or "900719" in text]
 
 
-def test_link_in_a_drop_folder_is_not_followed_and_a_young_file_waits(desk):
-    desk.put("secret.csv", "text,label\npassword,billing\n")
-    desk.put("data/labelled/young.csv", "text,label\nhalf a ro")
-    (desk.root / "data/labelled/a.csv").symlink_to(desk.root / "secret.csv")
-    new = desk.harvest(settle_seconds=60)
-    assert (new.files, new.refused) == ([], {})
-    assert any("Not read: a.csv is a link, which is not followed" in line for line in desk.log)
-
-
 def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
     desk.put("data/labelled/a.csv", "text,label\ngood row,billing\nno label,\n  ,billing\nbroken\n")
     desk.put(
@@ -147,35 +137,12 @@ def test_labels_are_written_as_the_data_has_them(desk):
     assert new.summary == "2 new, 1 duplicate"
 
 
-def test_numbers_of_a_regression_and_the_group_of_a_row_are_columns_of_the_batch(desk):
-    desk.put("data/source/all.csv", "text,label,customer\nrow,1.5,7\n")
-    desk.put(
-        "data/labelled/a.jsonl",
-        json.dumps({"text": "new", "label": 2, "customer": 7.0})
-        + '\n{"text": "row", "label": "1.50", "customer": 8}\n',
-    )
-    split = {"validation": 0.2, "test": 0.2, "by": "customer", "stratify": False}
-    splits = {"train": "all", "validation": "validation", "test": "test"}
-    for name in ("validation", "test"):
-        (desk.root / f"data/source/{name}.csv").unlink()
-    new = desk.harvest(task="regression", split=split, splits=splits)
-    assert desk.rows(new) == [("new", 2.0, "7")]
-    assert new.summary == "1 new, 1 duplicate"
-    assert new.batch.parent == Path("data/source/all"), "the stage divides them by customer"
-
-
 LAYOUTS = {
     "separated": (
         {"layout": "separated", "separator": ";"},
         "text,tags\n{}\n",
         ["late parcel,delivery", "wrong invoice,billing;delivery", "hello,"],
         ["late,delivery ;billing", "Late parcel,delivery", "hello,billing", "thanks,"],
-    ),
-    "lists": (
-        {"layout": "lists"},
-        "text,tags\n{}\n",
-        ["late parcel,['delivery']", "wrong invoice,\"['billing', 'delivery']\"", "hello,[]"],
-        ["late,\"['delivery', 'billing']\"", "Late parcel,['delivery']", "hello,['billing']", "thanks,[]"],
     ),
     "columns": (
         {"layout": "columns", "columns": ["billing", "delivery"]},
@@ -217,15 +184,3 @@ def test_new_sets_are_added_and_contradicting_ones_are_listed(tmp_path, layout):
 def test_parameters_with_which_added_rows_would_move_others_are_refused(desk, data, reason):
     with pytest.raises(ParamsError, match=reason.replace("[", r"\[")):
         desk.harvest(**data)
-
-
-def test_long_file_is_read_and_written_in_batches(desk):
-    rows = [f"ticket {number % 23_000},billing" for number in range(25_000)]
-    desk.put("data/labelled/a.csv", "\n".join(["text,label", *rows]))
-    desk.put("data/labelled/b.csv", "text,label\nthe last row,delivery\n")
-    new = desk.harvest()
-    assert new.summary == "23,001 new, 2,000 duplicate"
-    texts = [text for text, _ in desk.rows(new)]
-    assert texts == [*(f"ticket {number}" for number in range(23_000)), "the last row"]
-    metadata = pq.read_metadata(desk.root / new.batch)
-    assert [metadata.row_group(group).num_rows for group in range(3)] == [10_000, 10_000, 3_001]

@@ -2,11 +2,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.promotion.evidence import paired_predictions, validation_predictions
-from tests.flows.conftest import sh
 from tests.shards import into_shards
-from tuneline.core.yaml_files import read_yaml
 from tuneline.repository.registry import Version
-from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification
 
 NAMES = Classification(("billing", "parcel", "login", "other"))
@@ -55,11 +52,6 @@ def test_predictions_report_why_production_cannot_be_compared(toy, registry, pip
     assert "no column 'text'" in found.incomparable
 
 
-def test_missing_predictions_error_names_the_file(toy, registry, pipeline):
-    with pytest.raises(DataError, match=r"predictions\.parquet"):
-        paired_predictions(pipeline, registry, None)
-
-
 def test_validation_predictions_for_equal_rows_are_those_of_productions_run(toy, registry, pipeline, make):
     production = Version("v0.1.0", make())
     make("task=strong")
@@ -69,30 +61,6 @@ def test_validation_predictions_for_equal_rows_are_those_of_productions_run(toy,
     assert accuracy(found.labels, found.candidate) > accuracy(found.labels, found.production) + 0.05
     validation = pq.read_table(toy.root / "data/raw/validation.parquet")
     assert found.labels.tolist() == validation["labels"].to_pylist()
-
-
-def test_validation_predictions_for_other_rows_come_from_productions_model(toy, registry, pipeline, make):
-    production = Version("v0.1.0", make())
-    make("seed=7", "task=strong")
-    found = validation_predictions(pipeline, registry, production)
-    validation = pq.read_table(toy.root / "data/raw/validation.parquet")
-    assert found.labels.tolist() == validation["labels"].to_pylist()
-    assert accuracy(found.labels, found.candidate) > accuracy(found.labels, found.production) + 0.05
-
-
-def test_productions_model_predicts_validation_if_its_run_did_not(toy, registry, pipeline, make):
-    make()
-    lock = toy.root / "dvc.lock"
-    outs = read_yaml(lock)["stages"]["train"]["outs"]
-    assert outs.pop()["path"] == "reports/validation.parquet"
-    text = lock.read_text()
-    lock.write_text(text[: text.index("    - path: reports/validation.parquet")])
-    sh("git", "commit", "--quiet", "--all", "--message=A run of an earlier version", cwd=toy.root)
-    production = Version("v0.1.0", toy.resolve("HEAD"))
-    make("task=strong")
-    found = validation_predictions(pipeline, registry, production)
-    assert not (toy.root / ".dvc/tmp/v0.1.0-run-validation.parquet").exists()
-    assert accuracy(found.labels, found.production) == pytest.approx(0.8, abs=0.05)
 
 
 def test_validation_says_nothing_where_it_is_the_reported_split_or_was_not_predicted(

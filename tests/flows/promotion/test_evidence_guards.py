@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.promotion.evidence import PairedPredictions, PromotionCriterion, check_guards, column_of_rows
+from flows.promotion.evidence import PairedPredictions, PromotionCriterion, check_guards
 from flows.promotion.gate import decide_promotion
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
@@ -19,9 +19,8 @@ from tests.params import write_params
 from tuneline.core.written_records import write_record
 from tuneline.evaluation.records import Behaviour, BehaviourResult
 from tuneline.repository.registry import Version
-from tuneline.runtime.errors import DataError
 from tuneline.settings import PromotionPolicy
-from tuneline.tasks import Classification, Regression
+from tuneline.tasks import Classification
 
 NAMES = Classification(("no", "yes"))
 ROWS = 1000
@@ -63,15 +62,6 @@ def models(wins: int, losses_of_acme: int) -> PairedPredictions:
     candidate[np.flatnonzero(CUSTOMERS == "acme")[:losses_of_acme]] ^= 1
     production[np.flatnonzero(CUSTOMERS != "acme")[:wins]] ^= 1
     return PairedPredictions(labels, candidate, production, NAMES)
-
-
-def test_rows_are_found_in_the_files_by_their_texts(checkout):
-    assert column_of_rows(checkout, "test", "customer").tolist() == CUSTOMERS.tolist()
-
-
-def test_unknown_column_is_an_error_that_names_it(checkout):
-    with pytest.raises(DataError, match="no column 'tenant'"):
-        column_of_rows(checkout, "test", "tenant")
 
 
 @pytest.mark.parametrize("key", ["customer: acme", "customer"])
@@ -119,17 +109,6 @@ def test_classes_are_slices(checkout):
     assert not guard.met
     assert guard.value.startswith("label 'yes' loses 0.0600 accuracy")
     assert check_slices(checkout, rows, {"label: no": 0.01})[0].met
-
-
-def test_slices_of_a_regression_are_compared_by_its_metric(checkout):
-    draw = np.random.default_rng(0)
-    labels = draw.normal(size=ROWS)
-    good = labels + draw.normal(size=ROWS) / 4
-    candidate = np.where(CUSTOMERS == "acme", draw.normal(size=ROWS), good)
-    rows = PairedPredictions(labels, candidate, good, Regression())
-    guard = check_slices(checkout, rows, {"customer": 0.05})[0]
-    assert not guard.met
-    assert "customer 'acme' loses" in guard.value
 
 
 def behaviour(path: Path, **pass_rates: float | None) -> None:

@@ -63,21 +63,3 @@ def test_publication_of_lost_data_names_it_and_fails(toy, registry, publication,
         publication()
     said = capsys.readouterr().err
     assert "ERROR: of v0.1.0, neither the cache nor the DVC remote has" in said
-
-
-@pytest.mark.parametrize(
-    ("remote", "message"), [(False, "no git remote named origin"), (True, "DVC has no default remote")]
-)
-def test_publication_without_a_place_to_publish_is_an_error(toy, publication, remote, message):
-    if remote:
-        sh("git", "remote", "add", "origin", "/nowhere/origin.git", cwd=toy.root)
-    with pytest.raises(SystemExit, match=message):
-        publication()
-
-
-def test_invalid_settings_are_a_message_that_names_the_key(toy, publication):
-    (toy.root / "conf" / "flows.yaml").write_text("promotion: {stagee: staging}\n")
-    with pytest.raises(
-        SystemExit, match=r"publish: .*flows\.yaml has 1 error:\n  promotion\.stagee: unknown key"
-    ):
-        publication()

@@ -1,6 +1,4 @@
-import os
 import socket
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -33,10 +31,6 @@ def promote(registry: Registry) -> Version:
     return registry.promote(commit(registry), "production", "It is better.")
 
 
-def test_new_registry_has_no_model_in_production(registry):
-    assert registry.in_stage("production") is None
-
-
 def test_promoted_version_is_shown_by_gto(registry):
     version = promote(registry)
     assert version.name == "v0.1.0"
@@ -66,12 +60,6 @@ def test_second_rollback_goes_two_versions_back(registry):
     assert third.name == "v0.3.0"
 
 
-def test_rollback_to_a_version_by_name(registry):
-    first, _, _ = promote(registry), promote(registry), promote(registry)
-    rollback(registry, "production", "v0.1.0", "That was the good one.")
-    assert registry.in_stage("production") == first
-
-
 @pytest.mark.promise("lost-version")
 def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry):
     root = registry.repository.root
@@ -90,14 +78,6 @@ def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry
         rollback(registry, "production", "v0.1.0", "It was worse.")
     assert registry.tags() == before
     assert registry.in_stage("production") == second
-
-
-def test_rollback_error_lists_the_versions(registry):
-    promote(registry)
-    with pytest.raises(RegistryError, match=r"'v9\.9\.9'.* v0\.1\.0"):
-        rollback(registry, "production", "v9.9.9", "A typo.")
-    with pytest.raises(RegistryError, match="No version"):
-        rollback(registry, "production", None, "There is no other.")
 
 
 def test_origin_that_is_away_is_not_waited_for(registry):
@@ -162,19 +142,6 @@ def test_rollback_pushes_a_version_that_origin_does_not_have(registry, tmp_path)
     assert Registry(Repository(tmp_path / "elsewhere"), "onnx").in_stage("production") == first
 
 
-def test_rollback_to_the_version_in_production_changes_nothing_and_says_so(registry, monkeypatch, capsys):
-    promote(registry)
-    promote(registry)
-    before = registry.tags()
-    monkeypatch.setenv("TUNELINE_REPOSITORY", str(registry.repository.root))
-    monkeypatch.setattr(sys, "argv", ["promotion", "rollback", "--to", "v0.2.0"])
-    main()
-    said = capsys.readouterr().out
-    assert said.startswith("onnx in production: v0.2.0 (")
-    assert "as before: nothing was changed." in said
-    assert registry.tags() == before
-
-
 def test_version_that_was_taken_back_is_not_promoted_again(registry):
     """A second version of its commit would end ``gto show`` with an error, for everybody."""
     root = registry.repository.root
@@ -186,50 +153,3 @@ def test_version_that_was_taken_back_is_not_promoted_again(registry):
         registry.promote(second.commit, "production", "It is better.")
     assert registry.in_stage("production") == first
     assert "v0.1.0" in sh("gto", "show", cwd=root)
-
-
-def test_number_of_programs_does_not_grow_with_the_number_of_versions(registry):
-    """A registry of years has hundreds of versions, and each program takes milliseconds."""
-
-    def programs(function) -> int:
-        started = []
-
-        def count(event: str, _: object) -> None:
-            if event == "subprocess.Popen":
-                started.append(event)
-
-        counting.append(count)
-        function()
-        counting.remove(count)
-        return len(started)
-
-    counting: list = []
-    sys.addaudithook(lambda event, arguments: [count(event, arguments) for count in list(counting)])
-    for _ in range(3):
-        promote(registry)
-    few = programs(lambda: rollback(registry, "production", None, "It was worse."))
-    for _ in range(12):
-        promote(registry)
-    assert programs(lambda: rollback(registry, "production", None, "It was worse.")) == few
-
-
-@pytest.mark.parametrize("stream", ["", pytest.param("2>&1", marks=pytest.mark.slow)])
-def test_command_whose_output_is_not_read_ends_without_a_traceback(registry, root, tmp_path, stream):
-    promote(registry)
-    promote(registry)
-    script = (
-        f"({sys.executable} -P -m flows.promotion rollback --to v0.1.0; echo $? > {tmp_path}/code) {stream}"
-        " | head --lines=0"
-    )
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=root,
-        env={**os.environ, "TUNELINE_REPOSITORY": str(registry.repository.root)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Traceback" not in done.stderr
-    assert "BrokenPipe" not in done.stderr
-    assert (tmp_path / "code").read_text() == "1\n"
-    assert registry.in_stage("production").name == "v0.1.0", "what was done before the first line stays"

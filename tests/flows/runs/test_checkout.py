@@ -1,5 +1,4 @@
 import os
-import shutil
 import time
 
 import pytest
@@ -78,33 +77,15 @@ def test_same_run_in_two_processes_is_refused(toy, monkeypatch):
         pass
 
 
-def test_incomplete_checkout_is_created_again(toy):
-    fail_in(toy, "run")
-    (toy.state / "run.json").unlink()
-    (toy.state / "run" / "params.yaml").unlink()
-    with isolated(toy, "run", "main") as checkout:
-        assert not checkout.resumed
-        assert (checkout.path / "params.yaml").exists()
-
-
 @pytest.mark.parametrize(
     "left",
-    ["", "sche", "schema: '2.0'\nstages:\n  download", "schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth"],
+    ["", "schema: '2.0'\nstages:\n  download:\n    cmd: 'pyth"],
 )
 def test_truncated_dvc_lock_is_not_resumed(toy, left):
     fail_in(toy, "run")
     (toy.state / "run" / "dvc.lock").write_text(left)
     with isolated(toy, "run", "main") as checkout:
         assert not (checkout.path / "dvc.lock").exists()
-
-
-def test_unknown_ref_error_names_the_ref(toy):
-    with (
-        pytest.raises(GitError, match="'no-such-branch'"),
-        isolated(toy, "run", "no-such-branch"),
-    ):
-        pass
-    assert not (toy.state / "run").exists()
 
 
 def test_ref_that_is_an_option_is_refused(toy):
@@ -129,10 +110,3 @@ def test_checkout_shares_the_cache_and_resolves_relative_remotes(toy):
         assert config["remote"]["shelf"]["url"] == str(toy.root.parent / "shelf")
         assert config["remote"]["mine"]["url"] == str(toy.root.parent / "mine")
         assert sh("git", "status", "--porcelain", cwd=checkout.path) == ""
-
-
-def test_deleted_checkout_does_not_stop_the_next_run(toy):
-    fail_in(toy, "run")
-    shutil.rmtree(toy.state / "run")
-    with isolated(toy, "next", "main"), pytest.raises(RuntimeError), isolated(toy, "run", "main"):
-        raise RuntimeError

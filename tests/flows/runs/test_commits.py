@@ -78,16 +78,6 @@ def test_files_of_a_person_are_not_overwritten(one):
     assert git(one.root, "rev-parse", "main") == git(one.root, "rev-parse", f"{commit}^")
 
 
-def test_branch_that_origin_protects_is_not_moved_here(one):
-    hook = one.root.parent / "origin.git" / "hooks" / "update"
-    hook.write_text("#!/bin/sh\necho main is protected >&2\nexit 1\n")
-    hook.chmod(0o755)
-    commit = changed(one, "data", "new rows")
-    with pytest.raises(GitError, match="main is protected"):
-        move(one, commit)
-    assert git(one.root, "rev-parse", "main") != commit
-
-
 @pytest.mark.slow  # five DVC commands
 @pytest.mark.timeout(120)
 def test_data_of_changed_dvc_files_follow(toy):

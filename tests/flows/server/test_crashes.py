@@ -7,13 +7,11 @@ from uuid import UUID, uuid4
 import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.states import Cancelled, Completed, Crashed, Pending, Running
-from ruamel.yaml import YAML
 
 from flows.runs.processes import RUN_VARIABLE
 from flows.server import crashes
 from flows.server.crashes import ATTEMPTS, RESTARTED, restart_crashed_runs
-from flows.server.deploy import DEPLOYMENTS, NOTIFICATIONS, apply_automations
-from flows.server.worker import HEARTBEAT
+from flows.server.deploy import NOTIFICATIONS, apply_automations
 from flows.train import train
 from tests.flows.prefect_server import Prefect, heartbeats, prefect_server, started_with, until
 from tuneline.core.yaml_files import read_yaml
@@ -103,19 +101,6 @@ def test_run_whose_heartbeats_stop_crashes(served, runs):
     finally:
         automation["trigger"]["within"] = patience
         apply_automations(served.client, [automation])
-
-
-def test_deployments_bring_the_heartbeats_that_the_server_expects():
-    definitions = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
-    assert {
-        one["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] for one in definitions
-    } == {str(HEARTBEAT)}
-    withins = [
-        entry["trigger"]["within"]
-        for entry in read_yaml(NOTIFICATIONS)["automations"]
-        if "prefect.flow-run.heartbeat" in entry["trigger"].get("after", [])
-    ]
-    assert withins == [3 * HEARTBEAT]
 
 
 @pytest.mark.slow  # two servers, a worker each, and three missing heartbeats

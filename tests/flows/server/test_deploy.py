@@ -1,25 +1,18 @@
 """What is deployed is independent of the machine that deploys, and of the machines that run it."""
 
-import asyncio
 import contextlib
 import json
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
-from prefect.server.schemas.schedules import CronSchedule
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-from ruamel.yaml import YAML
 
-from flows.server import worker
-from flows.server.deploy import DEPLOYMENTS, POOL, deploy
-from tests.conftest import ROOT
+from flows.server.deploy import POOL, deploy
 from tests.flows.prefect_server import LOGIN, until
 
 AUTOMATIONS = [
@@ -113,38 +106,3 @@ def receiver():
         threading.Thread(target=hook.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{hook.server_port}", received
         hook.shutdown()
-
-
-def test_deployments_have_no_copy_of_the_settings():
-    deployments = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
-    entries = [entry for one in deployments for entry in (one, *one.get("triggers", []))]
-    assert not {"ref", "push"} & {name for entry in entries for name in entry["parameters"]}
-
-
-def test_daily_jobs_keep_their_time_and_order_when_clocks_change():
-    """Prefect starts a job of 02:00 at 01:00 in the night to summer time."""
-    deployments = YAML(typ="safe", pure=True).load(DEPLOYMENTS)["deployments"]
-    daily = [
-        schedule
-        for one in deployments
-        for schedule in one.get("schedules", [])
-        if not schedule["cron"].split()[1].startswith("*")
-    ]
-    starts = {}
-    for schedule in daily:
-        minute, hour = map(int, schedule["cron"].split()[:2])
-        zone = ZoneInfo(schedule["timezone"])
-        cron = CronSchedule(cron=schedule["cron"], timezone=schedule["timezone"])
-        dates = asyncio.run(cron.get_dates(n=500, start=datetime(2026, 1, 1, tzinfo=zone)))
-        local = [date.astimezone(zone) for date in dates]
-        assert {(date.hour, date.minute) for date in local} == {(hour, minute)}, schedule
-        assert len({date.date() for date in local}) == len(local) == 500
-        starts[schedule["cron"]] = local
-    nights = zip(starts["0 1 * * *"], starts["0 3 * * *"], strict=True)
-    assert {train.timestamp() - ingest.timestamp() for ingest, train in nights} == {3600, 7200, 10800}
-
-
-def test_flows_are_those_of_the_worker_wherever_they_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert worker.enter() == {"directory": str(ROOT)}
-    assert Path.cwd() == ROOT

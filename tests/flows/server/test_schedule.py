@@ -5,7 +5,6 @@ import contextlib
 import os
 import pty
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,18 +17,6 @@ from flows.server import schedule
 from flows.server.schedule import FILE, read_or_create
 from tests.conftest import ROOT
 from tests.flows.prefect_server import LOGIN, free_port, started_with, until
-
-
-def test_used_port_is_reported_before_anything_starts():
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with (
-            pytest.raises(SystemExit, match=f"--port {port + 1}"),
-            schedule.server(port, schedule.settings(port, LOGIN)),
-        ):
-            pass
 
 
 def test_second_server_does_not_share_the_database(monkeypatch, tmp_path):
@@ -166,18 +153,3 @@ def test_closed_terminal_ends_what_was_started(tmp_path):
     os.close(end)
     until(lambda: not started_with("MARK", mark), 60, "all of it to end")
     process.wait()
-
-
-@pytest.mark.promise("closed-terminal")
-def test_killed_schedule_leaves_nothing_behind(tmp_path):
-    """``kill -9``, or the kernel when memory runs out."""
-    (tmp_path / "serving.py").write_text(SERVING)
-    mark = str(tmp_path)
-    env = {**os.environ, "MARK": mark, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [sys.executable, tmp_path / "serving.py"], cwd=ROOT, env=env, stdout=subprocess.PIPE
-    ) as serving:
-        assert serving.stdout.readline().startswith(b"Serving HTTP")
-        assert len(started_with("MARK", mark)) == 2
-        serving.kill()
-        until(lambda: not started_with("MARK", mark), 20, "all of it to end")

@@ -82,14 +82,6 @@ def test_password_of_a_refused_address_is_not_printed(origin, monkeypatch, capfd
     assert "s3cret" not in str(end.value) + "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("wrong", ["lock_wait_seconds: many\n", "lock_wait_second: 4\n"])
-def test_invalid_settings_end_the_worker_at_start(origin, monkeypatch, wrong):
-    (origin / "conf" / "flows.yaml").write_text(wrong)
-    sh("git", "commit", "--quiet", "--all", "--message=Wrong", cwd=origin)
-    with pytest.raises(SystemExit, match=wrong.partition(":")[0]):
-        worker.main()
-
-
 LEAVES_A_RUN = """
 import os, signal, subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", '''
@@ -104,27 +96,6 @@ pathlib.Path("saved").touch()
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 time.sleep(60)
 """
-
-
-ENDS_BY_SIGINT = """
-import os, pathlib, signal, time
-signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-pathlib.Path("began").touch()
-time.sleep(60)
-"""
-
-
-def test_background_worker_can_be_stopped(tmp_path):
-    """Such a process ignores SIGINT, which Prefect's worker sends itself when it is to end."""
-    code = (
-        "import sys; from flows.server.worker import run_worker; run_worker([sys.executable, '-c',"
-        f" {ENDS_BY_SIGINT!r}])"
-    )
-    command = ["sh", "-c", 'trap "" INT; exec "$@"', "-", sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as entry:
-        until((tmp_path / "began").exists, 60, "the worker")
-        entry.terminate()
-        entry.wait(30)
 
 
 @pytest.mark.promise("stopped-worker")
@@ -151,22 +122,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.promise("stopped-worker")
-def test_worker_that_misses_the_signal_is_killed(tmp_path):
-    """Prefect's worker misses it if it cannot print, and would be left behind."""
-    code = (
-        "import sys; from flows.server import worker; worker.WORKER_ENDS_WITHIN = 1;"
-        f"sys.exit(worker.run_worker([sys.executable, '-c', {MISSES_SIGTERM!r}]))"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    ) as entry:
-        until((tmp_path / "began").exists, 60, "the worker")
-        entry.terminate()
-        assert entry.wait(30) == 1
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 1), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL)])
 def test_worker_does_not_outlive_its_entry_point(tmp_path, number, code):
     """A closed terminal, and ``kill -9`` of ``flows.server.worker`` alone: Prefect's worker must not take
     more runs."""

@@ -1,8 +1,6 @@
 """A lost machine comes back from a bare origin and a DVC remote, by the commands of docs/restore.md."""
 
-import re
 import shutil
-import sqlite3
 import sys
 
 import pytest
@@ -63,21 +61,3 @@ def test_lost_machine_is_restored_from_origin_and_dvc_remote(lost, tmp_path, mon
     fetched = fetch_model(registry, registry.in_stage("production"), pipeline)
     assert (fetched.folder / "model.onnx").read_bytes() == lost
     assert fetched.profile is not None
-
-
-def test_copy_of_the_database_is_whole_while_it_is_written(root, tmp_path):
-    """By the command of the page, beside a transaction that is open."""
-    page = (root / "docs/restore.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^python -c .*VACUUM INTO.*$", page, re.MULTILINE)
-    home = tmp_path / "home"
-    (home / ".prefect").mkdir(parents=True)
-    (tmp_path / "BACKUP").mkdir()
-    with sqlite3.connect(home / ".prefect/prefect.db") as database:
-        database.execute("PRAGMA journal_mode = WAL")  # as Prefect sets it
-        database.execute("CREATE TABLE runs (name)")
-        database.execute("INSERT INTO runs VALUES ('kept')")
-        database.commit()
-        database.execute("INSERT INTO runs VALUES ('in progress')")
-        sh("bash", "-c", command, cwd=tmp_path, env={"HOME": str(home)})
-    copy = sqlite3.connect(tmp_path / "BACKUP/prefect.db")
-    assert copy.execute("SELECT name FROM runs").fetchall() == [("kept",)]

@@ -1,13 +1,9 @@
-import csv
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.analysis.clusters import cluster_splits, cluster_texts, renumbered
+from tuneline.analysis.clusters import cluster_splits, cluster_texts
 from tuneline.analysis.near_duplicates import NO_ROW
-from tuneline.core.tables import CLUSTER, read_numbers, read_table, write_numbers
-from tuneline.runtime.errors import DataError
 
 STORY = "the parcel with the blue lamp arrived broken and nobody answers my calls about it since monday"
 
@@ -50,34 +46,9 @@ def test_groups_that_share_a_text_are_one_cluster():
     assert clusters.tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("sample", [5, 6])
+@pytest.mark.parametrize("sample", [5])
 def test_texts_of_unlike_words_are_clusters_of_their_own(sample):
     random = np.random.default_rng(sample)
     lexicon = np.array([f"word{number}" for number in range(2_000)])
     texts = [" ".join(random.choice(lexicon, 12)) for _ in range(500)]
     assert len(np.unique(cluster_texts([pa.array(texts)], 0.5))) == 500
-
-
-@pytest.mark.real_data
-@pytest.mark.parametrize(("name", "columns"), [("mrpc", (3, 4)), ("rte", (1, 2)), ("cola", (3,))])
-def test_real_rows_do_not_chain_into_large_clusters(name, columns, shared):
-    path = shared / "data" / name / "validation.tsv"
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    sizes = np.bincount(cluster_texts([pa.array([row[column] for row in rows]) for column in columns], 0.5))
-    assert len(sizes) > 0.8 * len(rows)
-    assert sizes.max() < 0.02 * len(rows)
-
-
-def test_table_of_clusters_is_read_again(tmp_path):
-    path = tmp_path / "test.parquet"
-    assert read_numbers(path, CLUSTER, 3, made_by="validate") is None
-    write_numbers(path, CLUSTER, np.array([0, 1, 0], np.int32))
-    assert read_table(path)[CLUSTER].type == pa.int32()
-    assert read_numbers(path, CLUSTER, 3, made_by="validate").tolist() == [0, 1, 0]
-    with pytest.raises(DataError, match=r"test\.parquet has 3 rows, and the split has 4"):
-        read_numbers(path, CLUSTER, 4, made_by="validate")
-
-
-def test_numbers_are_in_the_order_of_the_rows():
-    assert renumbered(np.array([9, 2, 9, 5, 2])).tolist() == [0, 1, 0, 2, 1]

@@ -1,6 +1,5 @@
 import random
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher
 from zlib import crc32
 
 import numpy as np
@@ -10,17 +9,10 @@ import pytest
 from tests.stages.validate.data import sentence
 from tuneline.analysis import near_duplicates, similarity
 from tuneline.analysis.near_duplicates import (
-    MAX_PER_BAND,
     NO_ROW,
-    WIDTH,
-    Search,
-    bands,
-    candidates,
     find_near_duplicates,
 )
-from tuneline.analysis.similarity import WordSets
 from tuneline.analysis.text import EncodedWords, normalized, text_keys, unordered_row_keys, words
-from tuneline.paths import SPLITS
 
 REQUIRED = 0.5
 LEXICON = ["".join(letters) for letters in ([*"ab"], [*"cd"])] + [f"w{number}" for number in range(3000)]
@@ -145,65 +137,3 @@ def test_rows_and_similarities_stay_the_same():
     found = search([*train, *train[:20], *changed[:150]], [*changed[100:], *train[:10]])
     assert [crc32(split.origin.astype("<i8").tobytes()) for split in found] == [457570812, 3849933789]
     assert [split.similarity.sum() for split in found] == pytest.approx([90.947457, 85.137558])
-
-
-def test_two_rows_have_the_same_samples_as_often_as_they_are_similar():
-    """Half of the words are frequent and kept: with equal weights, the rows of a pair would be more
-    similar."""
-    rng = random.Random(5)
-    frequent = [sentence(rng, LEXICON[:20], 12, 12) for _ in range(50)]
-    texts, changed = ([f"{text} {sentence(rng, LEXICON[20:], 9, 9)}" for text in frequent] for _ in range(2))
-    sets = WordSets.of([EncodedWords.of(words([pa.array([*texts, *changed])]))])
-    sampler = Search(sets, np.zeros(100, np.int8), REQUIRED)
-    samples = np.concatenate([some for first in range(0, 400, WIDTH) for _, some in sampler._samples(first)])
-    expected = sets.similarity(np.arange(50), np.arange(50, 100))
-    assert (samples[:, :50] == samples[:, 50:]).mean() == pytest.approx(expected.mean(), abs=0.05)
-
-
-def test_candidates_have_the_same_key_and_are_of_earlier_rows():
-    keys = np.array([5, 5, 7, 5, 7, 5, 9], np.uint64)
-    across, within = (
-        set(zip(*(side.tolist() for side in pairs), strict=True))
-        for pairs in candidates(keys, np.array([0, 0, 0, 1, 1, 1, 1]))
-    )
-    assert across == {(3, 0), (3, 1), (5, 0), (5, 1), (4, 2)}
-    assert within == {(1, 0), (5, 3)}
-
-
-def test_crowded_band_still_compares_with_the_earlier_split():
-    split = np.repeat([0, 1], 1000)
-    across, within = candidates(np.zeros(2000, np.uint64), split)
-    assert len(across[0]) == 1000 * MAX_PER_BAND
-    assert set(across[1].tolist()) == set(range(1000 - MAX_PER_BAND, 1000))
-    assert (split[within[0]] == split[within[1]]).all()
-
-
-@pytest.mark.parametrize("similarity", [0.4, 0.5, 0.8, 0.95])
-def test_bands_miss_few_near_duplicates(similarity):
-    assert 1 - (1 - similarity**4) ** bands(similarity) > 0.9
-    assert bands(similarity) < 100
-
-
-def shares_sentence(row: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return True if a sentence is in both rows, or one that differs in a tenth of its letters, whatever the
-    order of its words."""
-    one, two = ([" ".join(sorted(text.split())) for text in texts] for texts in (row, other))
-    return bool({*one} & {*two}) or any(
-        SequenceMatcher(None, a, b, autojunk=False).ratio() >= 0.9 for a in one for b in two
-    )
-
-
-@pytest.mark.real_data
-def test_mrpc_has_hardly_a_false_pair(shared):
-    """Nearly all near-duplicates share one of their two sentences, most of them word for word: many pairs are
-    about one story."""
-    splits = []
-    for split in SPLITS:
-        lines = (shared / "data/mrpc" / f"{split}.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
-        splits.append([tuple(normalized(pa.array(line.split("\t")[3:5])).to_pylist()) for line in lines])
-    rows = [row for split in splits for row in split]
-    origin = np.concatenate([found.origin for found in search(*splits)])
-    named = np.flatnonzero(origin != NO_ROW)
-    unlike = [row for row in named if not shares_sentence(rows[row], rows[origin[row]])]
-    assert 0.08 < len(named) / len(rows) < 0.12
-    assert len(unlike) / len(rows) < 0.01

@@ -1,9 +1,7 @@
 # ruff: noqa: RUF001 (odd characters are what these tests are about)
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.analysis import text
 from tuneline.analysis.text import broken_characters, repaired
 
 VALID = [
@@ -46,13 +44,6 @@ def test_text_decoded_with_a_wrong_encoding_is_recognised_and_restored(text, cod
     wrong = f"Look: {text.encode().decode('sloppy-windows-1252' if codec == 'cp1252' else codec)} is here"
     assert counts(wrong)[0] > 0
     assert repaired(wrong) == f"Look: {text} is here"
-
-
-def test_rows_after_a_sample_are_judged_only_if_the_sample_has_a_valid_text(monkeypatch):
-    monkeypatch.setattr(text, "SAMPLE", 2)
-    assert counts("cafÃ©", "cafÃ©", "„MENÜ“") == [1, 1, 1]  # a column that was decoded wrongly as a whole
-    assert counts("cafÃ©", "„MENÜ“", "cafÃ©", "„MENÜ“") == [1, 0, 1, 0]
-    assert broken_characters(pa.array([], pa.string())).dtype == np.int64
 
 
 def test_lost_characters_and_windows_quotes_read_as_latin_1_are_broken():

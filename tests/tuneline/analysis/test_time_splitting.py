@@ -20,19 +20,6 @@ def test_splits_follow_each_other_and_share_no_time(times):
     assert times[parts == VALIDATION].max() < times[parts == TEST].min()
 
 
-def test_fractions_are_those_of_the_rows_where_times_differ():
-    times = np.random.default_rng(0).permutation(1000)
-    parts = assign_by_time(times, SPLIT)
-    assert np.bincount(parts).tolist() == [700, 100, 200]
-    without_validation = assign_by_time(times, SplitParams(validation=0, test=0.2, by_time="created"))
-    assert np.bincount(without_validation).tolist() == [800, 0, 200]
-
-
-def test_too_few_times_are_refused():
-    with pytest.raises(ValueError, match="2 distinct times, and 3 splits"):
-        assign_by_time(np.array([1, 1, 2, 2]), SPLIT)
-
-
 DATES = [f"2024-01-{day:02}" for day in range(1, 31)]
 
 

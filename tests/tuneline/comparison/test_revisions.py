@@ -38,13 +38,6 @@ def test_models_without_a_common_row_or_task_are_refused():
         )
 
 
-def test_models_of_one_class_and_of_several_labels_are_refused():
-    sets = np.zeros((1, 3), np.int8)
-    then = TextPredictions({("p", 0): 0}, Predictions(sets, sets, Multilabel(tuple("abc"))))
-    with pytest.raises(DataError, match="different kinds of task, classification and multilabel"):
-        compare_revisions(predicted("p", "a", "a"), then, {})
-
-
 def test_sets_of_labels_are_compared_by_their_names():
     rows = {("p", 0): 0, ("q", 0): 1, ("r", 0): 2}
     labels = np.array([[1, 1], [0, 1], [0, 0]], np.int8)

@@ -27,13 +27,6 @@ def kill_first_worker(number):
     return write_square(number)
 
 
-def kill_every_worker(number):
-    """Kill each worker that comes to task 1."""
-    if number == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
-
-
 def fail(number):
     """Fail as a stage does on task 1, slowly, and as a bug does on task 2."""
     if number == 1:

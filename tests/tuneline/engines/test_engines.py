@@ -11,21 +11,13 @@ from tests.conftest import ROOT
 from tests.params import params
 from tests.tuneline.engines import tasks
 from tuneline.engines import map_tasks
-from tuneline.runtime.errors import DataError, ParamsError, StageError
+from tuneline.runtime.errors import DataError
 
 SLEEP = """
 from tests.params import params
 from tests.tuneline.engines import tasks
 from tuneline.engines import map_tasks
 list(map_tasks(tasks.sleep, [0, 1], params(run={"engine": "ray", "workers": 2}).run, name="test"))
-"""
-
-
-JOIN = """
-from tests.params import params
-from tests.tuneline.engines import tasks
-from tuneline.engines import map_tasks
-print(len(list(map_tasks(tasks.write_square, range(6), params(run={"engine": "ray"}).run, name="test"))))
 """
 
 
@@ -51,13 +43,6 @@ def test_local_engine_runs_tasks_when_their_results_are_asked_for(folder):
     assert files(folder) == {"3.txt": "9"}
 
 
-def test_missing_ray_is_named_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ParamsError, match=r"run\.engine is ray"):
-        list(map_tasks(tasks.write_square, [1], engine("ray"), name="test"))
-    assert list(map_tasks(tasks.write_square, [], engine("ray"), name="test")) == []
-
-
 @pytest.mark.slow
 def test_ray_gives_the_results_in_order_when_a_worker_is_killed(folder):
     results = list(map_tasks(tasks.kill_first_worker, range(6), engine("ray", 2), name="test"))
@@ -81,62 +66,11 @@ def test_error_of_a_task_is_that_of_the_local_engine(tasks_, kind, message):
 
 
 @pytest.mark.slow
-def test_task_that_kills_each_worker_ends_the_run_with_its_name():
-    with pytest.raises(StageError, match="Ray cannot go on"):
-        list(map_tasks(tasks.kill_every_worker, [0, 1, 2], engine("ray", 2), name="test"))
-
-
-@pytest.mark.slow
 def test_ctrl_c_ends_the_workers_of_a_cluster_that_was_started(folder):
     process = start_sleeping(folder)
     os.killpg(process.pid, signal.SIGINT)
     assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
     wait_until_gone([int(path.read_text()) for path in folder.glob("*.pid")])
-
-
-@pytest.mark.slow
-def test_named_cluster_is_joined_with_its_token_and_stays(folder):
-    """The head and the programs that join have the token that ``ray get-auth-token --generate`` has written
-    to the home folder."""
-    ray_command = str(Path(sys.executable).with_name("ray"))
-    home = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
-    for name in (
-        "RAY_AUTH_MODE",
-        "RAY_AUTH_TOKEN",
-    ):  # of clusters that other tests have started in this process
-        home.pop(name, None)
-    subprocess.run([ray_command, "get-auth-token", "--generate"], env=home, check=True, capture_output=True)
-    head = [
-        ray_command,
-        "start",
-        "--head",
-        "--block",
-        "--port=26379",
-        "--num-cpus=2",
-        "--include-dashboard=false",
-        "--disable-usage-stats",
-    ]
-    cluster = subprocess.Popen(
-        [*head, "--object-store-memory=100000000"],
-        cwd="/",
-        env=home,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        for _ in range(2):
-            joined = subprocess.run(
-                [sys.executable, "-c", JOIN],
-                env={**home, "RAY_ADDRESS": "127.0.0.1:26379"},
-                check=False,
-                stdout=-1,
-            )
-            assert (joined.returncode, joined.stdout) == (0, b"6\n")
-        assert files(folder) == {f"{number}.txt": str(number**2) for number in range(6)}
-        assert cluster.poll() is None
-    finally:
-        cluster.terminate()
-        cluster.wait(60)
 
 
 def start_sleeping(folder):

@@ -33,14 +33,6 @@ def test_thinned_curve_keeps_ends_bounds_and_area(rows, seed, skill):
     )
 
 
-def test_short_curve_equals_that_of_scikit_learn():
-    probability, labels = made(40)
-    precision, recall, _ = metrics.precision_recall_curve(labels, probability.of_class(1))
-    made_curve = curves.precision_recall_curve(probability, labels)
-    assert np.array_equal(made_curve["precision"], precision[::-1])
-    assert np.array_equal(made_curve["recall"], recall[::-1])
-
-
 @settings(max_examples=50)
 @given(scores=st.lists(st.integers(0, 9), min_size=2, max_size=80), data=st.data())
 def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, data):
@@ -61,24 +53,10 @@ def test_curves_and_areas_equal_those_of_scikit_learn_with_tied_scores(scores, d
     )
 
 
-@pytest.mark.parametrize("curve", [curves.roc_curve, curves.precision_recall_curve])
-def test_several_classes_give_one_mean_curve(curve):
-    probability, labels = made(500, classes=4)
-    columns = curve(probability, labels)
-    assert {len(column) for column in columns.values()} == {curves.POINTS + 1}
-
-
 def test_area_under_the_mean_curve_is_the_mean_area():
     probability, labels = made(800, classes=3)
     roc = curves.roc_curve(probability, labels)
     assert curves.roc_area(probability, labels) == pytest.approx(metrics.auc(*roc.values()), abs=0.01)
-
-
-def test_absent_class_has_no_curve():
-    probability, _ = made(50, classes=3)
-    labels = np.array([0, 1] * 25)
-    assert curves.scored_classes(labels, 3) == [0, 1]
-    assert 0 <= curves.roc_area(probability, labels) <= 1
 
 
 def test_rows_of_one_class_have_no_curve_and_no_area():
@@ -106,17 +84,3 @@ def test_calibration_error_matches_its_definition(rows, classes, seed):
             error += len(inside) / rows * abs(right - np.mean([probability[row].max() for row in inside]))
     assert curves.calibration_error(bins) == pytest.approx(error, abs=1e-9)
     assert bins["rows"].sum() == rows
-
-
-def test_probability_of_one_is_in_the_last_bin():
-    bins = curves.calibration(curves.Softmax.of(np.array([[0.0, 1e3], [1e3, 0.0]])), np.array([1, 0]))
-    assert bins == {"confidence": [1.0], "accuracy": [1.0], "rows": [2.0]}
-    assert curves.calibration_error(bins) == 0.0
-
-
-def test_probabilities_by_class_are_the_same_numbers(monkeypatch):
-    monkeypatch.setattr(curves, "ROWS_AT_A_TIME", 30)
-    logits = np.random.default_rng(0).normal(scale=5, size=(100, 7)).astype(np.float32)
-    softmax, whole = curves.Softmax.of(logits), probabilities(logits)
-    assert np.array_equal(np.stack([softmax.of_class(one) for one in range(softmax.classes)], axis=1), whole)
-    assert np.array_equal(softmax.highest, whole.max(axis=1))

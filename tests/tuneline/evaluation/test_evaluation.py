@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tuneline.evaluation.evaluation import SCATTERED, evaluate_predictions, plot_columns
+from tuneline.evaluation.evaluation import evaluate_predictions, plot_columns
 from tuneline.evaluation.slices import ENOUGH_ROWS, length_slices
 from tuneline.predictions.files import PredictedLogits
 from tuneline.tasks import Classification, Multilabel, Regression
@@ -69,10 +69,3 @@ def test_plots_of_another_kind_of_task_have_no_rows(predicted, drawn):
     columns = plot_columns(predicted)
     assert columns.keys() == CURVES | {"scatter"}
     assert {name for name, values in columns.items() if len(next(iter(values.values())))} == drawn
-
-
-def test_scatter_plot_is_of_evenly_spaced_rows():
-    numbers = np.arange(3 * SCATTERED, dtype=np.float32)
-    scatter = plot_columns(PredictedLogits(numbers, numbers[:, None], Regression()))["scatter"]
-    assert len(scatter["actual"]) == SCATTERED
-    assert np.array_equal(scatter["actual"], scatter["predicted"])

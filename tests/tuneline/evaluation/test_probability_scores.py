@@ -10,7 +10,7 @@ from sklearn.metrics import (
 )
 
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.evaluation.probability_scores import probability_scores, spread
+from tuneline.evaluation.probability_scores import probability_scores
 from tuneline.metrics.judging import mean_loss
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.tasks import Multilabel
@@ -32,15 +32,3 @@ def test_metrics_are_those_of_scikit_learn():
     )
     losses = [log_loss(labels[:, label], probability[:, label]) for label in range(3)]
     assert mean_loss(TASK, logits, labels) == pytest.approx(np.mean(losses))
-
-
-def test_collapse_shows_in_the_share_of_the_most_predicted_set():
-    labels, _ = random_rows(50)
-    figures = spread(TASK, np.tile(np.array([0, 1, 0], np.int8), (50, 1)), labels)
-    assert figures == {
-        "predicted_classes": 1,
-        "never_predicted_classes": 2,
-        "most_predicted_share": 1.0,
-        "labels_per_row": pytest.approx(labels.sum() / 50),
-        "predicted_labels_per_row": 1.0,
-    }

@@ -1,29 +1,11 @@
 import numpy as np
-import pytest
 
 from tuneline.evaluation.scoring import (
     SplitPredictions,
     baseline_metrics,
-    leak_metrics,
     spread_metrics,
 )
 from tuneline.tasks import Classification, Regression
-
-PAIR = Classification(("no", "yes"))
-
-
-def test_metrics_of_the_majority_are_those_of_predicting_one_class():
-    split = SplitPredictions(
-        np.array([0, 0, 0, 1]), np.array([0, 0, 0, 1]), Classification(("no", "yes")), "binary", 0
-    )
-    scores = baseline_metrics(split, "majority", np.ones(4, np.int64))
-    assert scores.keys() == {
-        "majority_accuracy",
-        "majority_f1",
-        "accuracy_over_majority_low",
-        "accuracy_over_majority_high",
-    }
-    assert (scores["majority_accuracy"], scores["majority_f1"]) == (0.25, pytest.approx(0.4))
 
 
 def test_baseline_of_a_regression_is_the_mean():
@@ -66,8 +48,3 @@ def test_difference_from_simple_models_is_of_the_metric_that_decides():
     assert not {"accuracy_low", "accuracy_over_tfidf_low"} & scores.keys()
     assert scores["matthews_correlation_over_tfidf_low"] > 0.1
     assert baseline_metrics(split, "majority", np.zeros(1000, np.int64))["majority_accuracy"] == 0.95
-
-
-def test_metric_without_leaks_is_the_metric_that_decides():
-    leaked = np.arange(1000) % 10 == 0
-    assert {"f1_without_leaks", "f1_from_leaks_low"} <= leak_metrics(rare_class("f1"), leaked).keys()

@@ -37,13 +37,6 @@ def test_leaked_rows_are_those_with_a_row_of_another_split(tmp_path):
         leaked_rows(tmp_path, "test", 4)
 
 
-@pytest.mark.parametrize("leaked", [np.zeros(4, bool), np.ones(4, bool)], ids=["none", "all"])
-def test_without_leaked_or_other_rows_only_their_number_is_told(leaked):
-    labels = np.array([0, 1, 0, 1])
-    metrics = leak_metrics(SplitPredictions(labels, labels, NO_YES, "binary", 0), leaked)
-    assert metrics == {"leaked_rows": leaked.sum()}
-
-
 @pytest.mark.parametrize("schema", [NO_YES, Regression()], ids=["classes", "numbers"])
 def test_primary_metric_is_computed_without_leaked_rows(schema):
     generator, leaked = np.random.default_rng(0), np.arange(200) < 60

@@ -1,7 +1,6 @@
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,10 +19,6 @@ from tuneline.tasks import Classification, Regression
 PAIR, NUMBER = Classification(("no", "yes")), Regression()
 
 
-def members(slices):
-    return {one.name: one.rows.tolist() for one in slices}
-
-
 @settings(max_examples=60)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80))
 def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
@@ -33,23 +28,6 @@ def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
     assert len(slices) <= 4
     spans = [(min(lengths[row] for row in one.rows), max(lengths[row] for row in one.rows)) for one in slices]
     assert all(high < low for (_, high), (low, _) in itertools.pairwise(spans))
-
-
-def test_length_slices_are_named_by_their_range():
-    assert members(length_slices(np.array([9, 3, 5, 7]))) == {
-        "3 to 3 tokens": [1],
-        "5 to 5 tokens": [2],
-        "7 to 7 tokens": [3],
-        "9 to 9 tokens": [0],
-    }
-    assert members(length_slices(np.array([4, 4, 4]))) == {"4 to 4 tokens": [0, 1, 2]}
-
-
-def test_label_slices_skip_absent_classes():
-    assert members(label_slices(np.array([2, 0, 2]), Classification(("a", "b", "c")))) == {
-        "a": [1],
-        "c": [0, 2],
-    }
 
 
 def test_slice_is_scored_on_its_own_rows():
@@ -62,15 +40,6 @@ def test_slice_is_scored_on_its_own_rows():
         ("y", 2, 0.5, 0.0),
     ]
     assert scored[1].low < 0.5 < scored[1].high
-
-
-@pytest.mark.parametrize("rows", [1, 2, 30])
-def test_slice_of_a_regression_has_correlation_and_error(rows):
-    predicted = np.arange(rows, dtype=np.float32)
-    split = SplitPredictions(predicted + 1, predicted, NUMBER, "macro", 0)
-    (one,) = score_slices([RowSlice("length", "x", np.arange(rows))], split)
-    assert one.metrics["mse"] == 1.0
-    assert -1 <= one.low <= one.metrics["pearson"] <= one.high <= 1
 
 
 def test_slices_report_has_the_smallest_and_the_worst_slice():

@@ -132,9 +132,3 @@ def test_corrections_of_a_person_are_not_replaced():
     assert done.exit_code == 1
     assert "has 1 labels, which would be lost" in done.output
     assert review("--force").exit_code == 0
-
-
-def test_column_names_and_splits_without_labels():
-    write_data(column="label", unlabelled="test")
-    assert "of 250 rows" in review().output
-    assert list(read()[0])[:4] == ["key", "split", "label", "label_"]

@@ -5,10 +5,9 @@ import pytest
 
 from tuneline.linear import linear_model as linear
 from tuneline.linear.estimators import linear_model
-from tuneline.linear.linear_model import LinearModel, most_rows
-from tuneline.model.pair_features import cosine, pair_features, pair_width
+from tuneline.linear.linear_model import LinearModel
+from tuneline.model.pair_features import pair_features, pair_width
 from tuneline.tasks import Classification, Regression
-from tuneline.tasks.columns import label_type
 
 THREE = Classification(("a", "b", "c"))
 NUMBERS = Regression()
@@ -52,30 +51,11 @@ def test_numbers_are_those_of_the_ridge_regression():
     np.testing.assert_allclose((vectors @ weight.T + bias)[:, 0], fitted.predict(vectors), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("labels", "answer"), [(THREE, 2), (NUMBERS, 1.5)])
-def test_rows_with_one_answer_get_it_for_all(labels, answer):
-    vectors, answers = rows((0, 1))[0], np.full(120, answer, dtype=label_type(labels).to_pandas_dtype())
-    weight, bias = LinearModel.fit((vectors, answers), (vectors, answers), labels).weights(5, labels)
-    assert not weight.any()
-    assert (bias.argmax() if labels.names else bias[0]) == answer
-    assert np.isfinite(bias).all()
-
-
 def test_features_of_a_pair_are_both_vectors_their_absolute_difference_their_product_and_the_cosine():
     first, second = np.array([[1.0, -2.0]], np.float32), np.array([[3.0, 1.0]], np.float32)
     features = np.hstack(pair_features(first, second))
     np.testing.assert_allclose(features, [[1, -2, 3, 1, 2, 3, 3, -2, 1 / math.sqrt(5 * 10)]], rtol=1e-6)
     assert features.shape[1] == pair_width(2)
-
-
-def test_cosine_of_an_empty_vector_is_zero():
-    assert cosine(np.zeros((1, 2), np.float32), np.ones((1, 2), np.float32)).tolist() == [[0]]
-
-
-def test_wide_checkpoints_use_fewer_rows(monkeypatch):
-    assert (most_rows(384, pairs=False), most_rows(1024, pairs=True)) == (20_000, 3_905)
-    monkeypatch.setattr(linear, "MAX_ROWS", 7)
-    assert most_rows(384, pairs=False) == 7
 
 
 def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_rows():
@@ -98,22 +78,6 @@ def test_regularization_is_chosen_by_cross_validation_where_validation_has_few_r
         by_accuracy.append(max(models, key=lambda model: model.score(*few)).score(*new))
     assert np.mean(ours) > np.mean(by_likelihood) + 0.005
     assert np.mean(ours) > np.mean(by_accuracy) + 0.005
-
-
-def test_regularization_is_chosen_by_validation_where_it_has_many_rows(monkeypatch):
-    monkeypatch.setattr(linear, "FEW_ROWS", 0)
-    train, (vectors, answers) = rows((0, 1)), rows((0, 1), seed=1)
-    assert linear.REGULARIZATION[0] < LinearModel.fit(train, (vectors, answers), THREE).model[-1].C
-    assert linear.REGULARIZATION[0] == LinearModel.fit(train, (vectors, 1 - answers), THREE).model[-1].C, (
-        "all that is learned is wrong"
-    )
-
-
-def test_validation_rows_of_a_class_that_train_lacks_choose_nothing(monkeypatch):
-    monkeypatch.setattr(linear, "FEW_ROWS", 0)
-    train, (vectors, _) = rows((0, 1)), rows((0, 1), seed=1)
-    fitted = LinearModel.fit(train, (vectors, np.full(len(vectors), 2)), THREE)
-    assert linear.REGULARIZATION[0] == fitted.model[-1].C
 
 
 def test_cosine_of_a_pair_is_hardly_regularized():

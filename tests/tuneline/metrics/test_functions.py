@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import pytest
 
@@ -67,13 +65,6 @@ def test_edited_file_is_imported_again(load):
     )
 
 
-def test_import_leaves_no_files_and_no_path(load, tmp_path):
-    before = list(sys.path)
-    load("def score(logits, labels): return 1")
-    assert sys.path == before
-    assert not list((tmp_path / "project").rglob("__pycache__"))
-
-
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -81,25 +72,9 @@ def test_import_leaves_no_files_and_no_path(load, tmp_path):
             "def score(logits): ...",
             r"cannot be called as score\(logits, labels\): too many positional arguments",
         ),
-        ("def score(logits, labels, by): ...", r"missing a required argument: 'by'(.|\n)*a default"),
         ("score = 1", "has no function 'score'"),
     ],
 )
 def test_unsuitable_function_is_an_error_with_parameter_file_and_reason(load, code, message):
     with pytest.raises(ParamsError, match=rf"train\.loss: project/own\.py.*{message}"):
         load(code)
-
-
-def test_folder_hidden_by_an_installed_package_is_an_error(load, tmp_path, monkeypatch):
-    """A folder without ``__init__.py`` is found after any package of the same name."""
-    (tmp_path / "site/project").mkdir(parents=True)
-    (tmp_path / "site/project/__init__.py").write_text("")
-    (tmp_path / "site/project/own.py").write_text("def score(logits, labels): return 1")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    load("def score(logits, labels): return 2")
-    (tmp_path / "project/__init__.py").unlink()
-    with pytest.raises(
-        ParamsError,
-        match=r"project/__init__\.py",
-    ):
-        load_function("train.loss", FunctionName.parse("train.loss", "project/own.py:score"))

@@ -31,14 +31,6 @@ def test_the_luck_of_the_best_of_many_equal_models_is_removed():
     assert np.mean(covered) > 0.9
 
 
-def test_a_model_without_competitors_keeps_its_metric():
-    generator = np.random.default_rng(0)
-    labels = generator.integers(2, size=400)
-    chosen = select_best(ACCURACY, labels, guesses(generator, labels, 1, 0.8))
-    assert chosen.corrected == pytest.approx(chosen.value, abs=0.01)
-    assert (chosen.best, chosen.indistinguishable) == (0, ())
-
-
 def test_models_that_differ_by_luck_are_indistinguishable_and_a_bad_one_is_not():
     generator = np.random.default_rng(3)
     labels = generator.integers(2, size=400)

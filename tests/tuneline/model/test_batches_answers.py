@@ -28,14 +28,3 @@ def test_training_and_prediction_give_the_same_answer(windows, answer, seed):
     counts = np.array(windows)
     tensor = document_tensor(torch.from_numpy(values), counts, answer)
     np.testing.assert_allclose(tensor.numpy(), document_values(values, counts, answer), rtol=1e-5, atol=1e-6)
-
-
-def test_every_window_gets_its_share_of_the_gradient():
-    values = torch.tensor(VALUES, requires_grad=True)
-    document_tensor(values, WINDOWS, "mean")[2, 0].backward()
-    third = pytest.approx(1 / 3)
-    assert values.grad.tolist() == [[0, 0], [0, 0], [0, 0], [third, 0], [third, 0], [third, 0]]
-
-
-def test_batch_without_a_document_has_no_answer():
-    assert document_tensor(torch.zeros(0, 3), np.zeros(0, np.int64), "mean").shape == (0, 3)

@@ -9,10 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import ROOT
-from tests.faults.disks import on_full_disk
 from tuneline.core.tables import LABELS, SplitReader, shard_file, write_table
 from tuneline.model.tokenized_splits import TokenMap
-from tuneline.runtime.errors import DataError
 from tuneline.tasks import Classification, Regression
 from tuneline.tasks.schemas import tokenized_schema
 
@@ -118,15 +116,6 @@ def test_map_is_replaced_when_the_content_changes_and_only_then(tmp_path):
     assert read(folder).values["input_ids"].tolist() == [1, 2]
 
 
-def test_damaged_file_is_named_and_leaves_no_map(tmp_path):
-    folder = write(tmp_path / "tokenized", ROWS, ROWS)
-    damaged = shard_file(folder, "train", 1, 2)
-    damaged.write_bytes(damaged.read_bytes()[:-40])
-    with pytest.raises(DataError, match=str(damaged)):
-        read(folder)
-    assert [path.name for path in (tmp_path / ".tokenized.mapped").iterdir()] == ["train.lock"]
-
-
 @pytest.mark.promise("killed-writer")
 def test_killed_process_leaves_nothing_and_one_of_several_makes_the_map(tmp_path):
     folder = write(tmp_path / "tokenized", ROWS, ROWS)
@@ -142,31 +131,3 @@ def test_killed_process_leaves_nothing_and_one_of_several_makes_the_map(tmp_path
     assert sorted(map(len, printed)) == [1, 3], "one has made it, from two files"
     assert sorted(path.name for path in (tmp_path / ".tokenized.mapped").iterdir()) == ["train", "train.lock"]
     killed.communicate()
-
-
-@pytest.mark.slow
-def test_full_disk_is_named_and_keeps_no_part_of_a_map(tmp_path):
-    folder = write(tmp_path / "tokenized", ROWS * 1000)
-    code = f"""
-import os
-from pathlib import Path
-from tuneline.runtime.errors import DiskError
-from tuneline.core.tables import SplitReader
-from tuneline.model.tokenized_splits import TokenMap
-try:
-    TokenMap.open(SplitReader.open(Path("{folder}"), "train", "tokenize"))
-except DiskError as error:
-    print(error)
-print(os.listdir(".tokenized.mapped"))
-"""
-    command = on_full_disk(tmp_path, 16, sys.executable, "-c", code)
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "/.tokenized.mapped/train cannot be written: No space left on device" in done.stdout, done.stderr
-    assert done.stdout.endswith("['train.lock']\n")

@@ -57,31 +57,6 @@ def test_each_window_is_padded_as_an_input_of_the_model(split):
     assert split.input_lengths_of(np.array([2, 1])).tolist() == [2, 4, 1, 1]
 
 
-@pytest.mark.parametrize(("answer", "expected"), [("mean", [2, 5]), ("max", [3, 5])])
-def test_answer_that_is_stored_with_the_split_is_of_each_document(tmp_path, answer, expected):
-    write(tmp_path / "t.parquet", answer=answer)
-    rows = TokenizedSplit.read(SplitReader.open(tmp_path, "t", "tokenize"))
-    values = np.array([[1], [3], [5]], dtype=np.float32)
-    assert rows.answers(values, np.array([0, 1]))[:, 0].tolist() == expected
-
-
-def test_taken_documents_have_their_windows(split):
-    taken = split.take(np.array([2, 0]))
-    assert taken.labels.tolist() == [0, 0]
-    assert taken.window_counts.tolist() == [3, 2]
-    expected = [[10, 11, 0, 0], [11, 12, 13, 14], [14, 0, 0, 0], [5, 6, 7, 0], [7, 8, 0, 0]]
-    assert taken.pad(np.arange(2), 0)["input_ids"].tolist() == expected
-
-
-def test_datasets_library_reads_documents(tmp_path):
-    import datasets
-
-    write(tmp_path / "t.parquet")
-    data = datasets.Dataset.from_parquet(str(tmp_path / "t.parquet"), cache_dir=str(tmp_path / "cache"))
-    assert data[2]["window_lengths"] == [2, 4, 1]
-    assert data.features["labels"].names == ["no", "yes"]
-
-
 @given(
     documents=st.lists(st.tuples(st.integers(1, 50), st.integers(1, 6)), max_size=40),
     batch_size=st.integers(1, 12),
@@ -94,11 +69,3 @@ def test_batch_has_no_more_windows_than_its_size_except_of_one_document(document
     assert all(windows[batch].sum() <= batch_size or len(batch) == 1 for batch in batches)
     for batch, following in itertools.pairwise(batches):  # each has as many as possible
         assert windows[batch].sum() + windows[following[0]] > batch_size
-
-
-@given(lengths=st.lists(st.integers(1, 50), max_size=40), batch_size=st.integers(1, 12))
-def test_documents_of_one_window_are_in_the_batches_of_rows_without_windows(lengths, batch_size):
-    numbers = np.array(lengths, dtype=np.int64)
-    batches = length_sorted_batches(numbers, batch_size, np.ones_like(numbers))
-    expected = length_sorted_batches(numbers, batch_size)
-    assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in expected]

@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from stages.tokenize.tokenizer import train_wordpiece
@@ -14,7 +13,7 @@ from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline.model import encoded_columns
 from tuneline.model.encoded_columns import Encoder, EncodingCounts, encode_rows
-from tuneline.model.encoding import EncodingError, encode_batch
+from tuneline.model.encoding import EncodingError
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import tokenized_schema
 
@@ -74,19 +73,6 @@ def test_token_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
     )
 
 
-def test_row_of_exactly_max_length_is_not_counted_as_truncated(wordpiece):
-    _, counts = encoded(wordpiece, 5, ["parcel is missing", "parcel is missing invoice"])
-    assert (counts.truncated, counts.longest) == (1, 5)
-
-
-def test_longer_text_of_a_pair_is_truncated_first(wordpiece):
-    rows, _ = encoded(wordpiece, 8, ["parcel " * 9], ["invoice is"])
-    assert (
-        wordpiece.convert_ids_to_tokens(rows[0]["input_ids"])
-        == "[CLS] parcel parcel parcel [SEP] invoice is [SEP]".split()
-    )
-
-
 def test_special_token_in_a_text_is_text(wordpiece):
     """Else a reader takes it for the end of the text, which then means something else."""
     rows, _ = encoded(wordpiece, 40, ["parcel [SEP] invoice [CLS]"], ["[PAD] is"])
@@ -99,41 +85,7 @@ def test_special_token_in_a_text_is_text(wordpiece):
     assert wordpiece.decode(ids, skip_special_tokens=True).replace(" ", "").startswith("parcel")
 
 
-def test_unknown_rate_ignores_special_tokens(wordpiece):
-    _, counts = encoded(wordpiece, 16, ["parcel Ω", "is missing"])
-    assert counts.metrics()["unknown_rate"] == pytest.approx(1 / 4)
-
-
-def test_unknown_token_used_as_special_token_is_not_counted(wordpiece):
-    """Some BPE tokenizers use the same token for the start of a text and for unknown tokens."""
-    import copy
-
-    odd = copy.deepcopy(wordpiece)
-    odd.unk_token = odd.cls_token
-    _, counts = encoded(odd, 16, ["parcel", "invoice"])
-    assert counts.unknown == 0
-
-
-def test_rows_are_not_padded_and_the_mask_is_all_ones(wordpiece):
-    padding = wordpiece.backend_tokenizer
-    padding.enable_padding(length=32)
-    try:
-        rows, _ = encoded(wordpiece, 16, ["parcel", "parcel is missing"])
-    finally:
-        padding.no_padding()
-    assert [row["attention_mask"] for row in rows] == [[1] * 3, [1] * 5]
-
-
-def test_tokenizer_without_token_types_gives_no_token_type_ids(wordpiece):
-    import copy
-
-    plain = copy.deepcopy(wordpiece)
-    plain.model_input_names = ["input_ids", "attention_mask"]
-    rows, _ = encoded(plain, 16, ["parcel"], ["invoice"])
-    assert list(rows[0]) == ["input_ids", "attention_mask", "labels"]
-
-
-@pytest.mark.parametrize("sizes", [[25], [1] * 25, [3, 0, 11, 2, 9]])
+@pytest.mark.parametrize("sizes", [[25], [3, 0, 11, 2, 9]])
 def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch):
     monkeypatch.setattr(encoded_columns, "ENCODED_AT_A_TIME", 4)
     monkeypatch.setattr(encoded_columns, "ROW_GROUP", 8)
@@ -147,48 +99,12 @@ def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch
     assert pa.Table.from_batches(batches).to_pylist() == together
 
 
-def test_encoder_yields_no_batch_without_rows(wordpiece):
-    encoder = Encoder(wordpiece, 16, pairs=False)
-    assert list(encode_rows(encoder, iter([]), ["subject"], tokenized_schema(True, LABELS))) == []
-    assert encoder.counts.metrics()["truncation_rate"] == 0.0
-
-
-def test_error_while_reading_rows_is_raised(wordpiece):
-    def rows():
-        yield batch(sentences(5))
-        raise OSError("disk gone")
-
-    with pytest.raises(OSError, match="disk gone"):
-        list(
-            encode_rows(
-                Encoder(wordpiece, 16, pairs=False), rows(), ["subject"], tokenized_schema(True, LABELS)
-            )
-        )
-
-
 @pytest.fixture
 def runaway(wordpiece, tmp_path):
     """The tokenizer of ``tests.runaway``."""
     wordpiece.save_pretrained(tmp_path)
     make_runaway(tmp_path / "tokenizer.json")
     return AutoTokenizer.from_pretrained(tmp_path)
-
-
-def test_text_for_which_the_tokenizer_takes_too_many_steps_is_an_error_with_its_row_and_file(
-    runaway, tmp_path
-):
-    encoder = Encoder(runaway, 16, pairs=True)
-    assert len(encoder.encode([("parcel", "invoice")]).inputs) == 1
-    with pytest.raises(EncodingError) as raised:
-        encoder.encode([("parcel", "invoice"), ("parcel is", RUNAWAY), ("parcel", RUNAWAY)])
-    assert raised.value.row == 1
-    problem = (
-        f"the tokenizer {tmp_path} cannot encode this text of 60 characters (Onig: Regex search error:"
-        " retry-limit-in-match over)."
-    )
-    assert raised.value.problem == problem
-    assert f"It begins with '{'x' * 40}'. Shorten it" in raised.value.hint
-    assert str(raised.value.at("in.csv, row 7")).startswith(f"in.csv, row 7: {problem}\n  It begins")
 
 
 def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runaway, monkeypatch):
@@ -200,36 +116,3 @@ def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runawa
             encode_rows(Encoder(runaway, 16, pairs=False), rows, ["subject"], tokenized_schema(True, LABELS))
         )
     assert raised.value.row == 9
-
-
-def test_vocabulary_without_an_unknown_token_is_an_error_with_the_row(tmp_path):
-    words = Tokenizer(models.WordLevel({"parcel": 0, "is": 1}))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(EncodingError, match=r"Missing .*vocabulary") as raised:
-        encode_batch(words, ["parcel is", "parcel missing"], "words")
-    assert raised.value.row == 1
-
-
-@pytest.mark.parametrize("texts", [["parcel", None], [("parcel",)]])
-def test_texts_of_another_type_are_no_encoding_error(wordpiece, texts):
-    with pytest.raises((TypeError, ValueError)):
-        encode_batch(wordpiece.backend_tokenizer, texts, "wordpiece")
-
-
-def test_encoder_does_not_change_the_tokenizer(wordpiece):
-    before = wordpiece.backend_tokenizer.to_str()
-    Encoder(wordpiece, 16, pairs=False)
-    assert wordpiece.backend_tokenizer.to_str() == before
-
-
-def test_token_counts_of_batches_can_be_added():
-    total = EncodingCounts(1, 10, 2, 1, 1, 10) + EncodingCounts(3, 12, 6, 0, 0, 5)
-    assert total == EncodingCounts(4, 22, 8, 1, 1, 10)
-    assert total.metrics("train_") == {
-        "train_rows": 4,
-        "train_tokens": 22,
-        "train_mean_tokens": 5.5,
-        "train_max_tokens": 10,
-        "train_truncation_rate": 0.25,
-        "train_unknown_rate": pytest.approx(1 / 14),
-    }

@@ -3,9 +3,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tests.runaway import TEXT as RUNAWAY
 from tests.tokenizer_families import FAMILIES
 from tests.tuneline.model.test_safe_cuts import BASE64, CHINESE, PIECES
 from tuneline.model import readable_text
@@ -76,13 +74,6 @@ def test_of_a_big_text_little_is_tokenized(family, text, long_text):
     assert len(other) < 10_000
 
 
-def test_ordinary_text_is_tokenized_as_it_is():
-    made = encoder(FAMILIES["BERT, uncased"].tokenizer(), max_length=128)
-    text = "hello the rose " * 250
-    row = (text, text)
-    assert made.readable(row) is row
-
-
 def test_longer_text_of_two_big_ones_stays_the_longer_one():
     made = encoder(FAMILIES["BERT, uncased"].tokenizer(), max_length=128)
     short, long = "hello, the rose " * 10_000, "hello the rose " * 10_001 + "hello , , " * 10_000
@@ -91,20 +82,6 @@ def test_longer_text_of_two_big_ones_stays_the_longer_one():
         assert sum(map(len, row)) < 30_000
         lengths = [len(made.tokenizer.encode(text)) for text in row]
         assert (lengths[0] > lengths[1]) == (pair[0] is long)
-
-
-def test_text_without_safe_cuts_is_tokenized_whole():
-    made = encoder(FAMILIES["XLM-R"].tokenizer())
-    text = "hellothefullrose" * 2_000
-    assert made.readable((text,)) == (text,)
-
-
-def test_big_text_on_which_the_tokenizer_fails_is_an_error_with_its_row():
-    tokenizer = Tokenizer(models.WordLevel({"parcel": 0, "is": 1}))  # without an unknown token
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(EncodingError, match="Missing") as raised:
-        encoder(tokenizer).encode(["parcel is", "parcel missing " * 1000 + RUNAWAY])
-    assert raised.value.row == 1
 
 
 @pytest.mark.parametrize("long_text", LONG_TEXTS)

@@ -72,23 +72,6 @@ def test_every_family_has_safe_cuts_between_words(name):
     assert cuts_of(own(name), "hello the full rose") == [5, 9, 14]
 
 
-def heads_of(tokenizer, text):
-    """Return the number of different beginnings of a text that are safe."""
-    safe = SafeCuts.of(tokenizer)
-    return len({safe.head(text, size) for size in range(len(text))} - {None})
-
-
-def test_tokenizers_that_divide_at_characters_cut_texts_without_spaces():
-    heads = {}
-    for name in FAMILIES:
-        tokenizer = own(name)
-        model = type(tokenizer.model).__name__
-        heads.setdefault(model, set()).add((heads_of(tokenizer, BASE64), heads_of(tokenizer, CHINESE)))
-    assert heads["Unigram"] == {(0, 0)}, "a text without spaces is one word"
-    assert heads["BPE"] == {(3, 3)}, "at punctuation"
-    assert heads["WordPiece"] == {(3, 25), (3, 3)}, "at ideographs, if BERT divides them"
-
-
 def words(**parts):
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "hello": 1, "rose": 2}, unk_token="[UNK]"))  # noqa: S106
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -126,17 +109,3 @@ def test_added_token_is_never_cut():
     tokenizer = words()
     tokenizer.add_tokens([AddedToken("rose", rstrip=True), AddedToken("x" * 65)])
     assert SafeCuts.of(tokenizer) is None
-
-
-def test_place_where_a_beginning_is_read_in_another_way_is_no_safe_cut():
-    """A tokenizer that writes a space before a text has another token for punctuation at its beginning."""
-    text = "hello+hello"
-    assert cuts_of(own("DeBERTa"), text) == [5]
-    assert cuts_of(own("RoBERTa"), text) == []
-
-
-def test_texts_are_joined_only_where_both_together_are_divided():
-    safe = SafeCuts.of(own("RoBERTa"))
-    assert safe.joins("hello the", " rose")
-    assert not safe.joins("hello the", "rose")
-    assert not safe.joins("hello the ", " rose")

@@ -3,7 +3,6 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
-from tuneline.model import text_lengths
 from tuneline.model.text_lengths import TextLengths, measure_texts
 
 MAX_LENGTH = 20
@@ -63,20 +62,3 @@ def test_documents_that_are_cut_lose_the_rest(tokenizer_file):
     assert lengths.tokens.tolist() == [10, 20, 40]
     reading = lengths.cut(MAX_LENGTH)
     assert (reading.incomplete, reading.lost, reading.processed) == (1 / 3, pytest.approx(20 / 70), 50)
-
-
-def test_documents_of_more_windows_lose_what_is_behind_them(tokenizer_file):
-    lengths = measured(tokenizer_file, [texts_of_words([18, 18 + 13, 18 + 13 + 1])])
-    assert lengths.windows(MAX_LENGTH, STRIDE).tolist() == [1, 2, 3]
-    reading = lengths.windowed(MAX_LENGTH, STRIDE, 2)
-    assert reading.incomplete == 1 / 3
-    assert reading.lost == pytest.approx(1 / (20 + 33 + 34))
-
-
-def test_texts_are_measured_a_few_at_a_time(tokenizer_file, monkeypatch):
-    monkeypatch.setattr(text_lengths, "MEASURED_AT_A_TIME", 2)
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    column = measure_texts(tokenizer, ["a", "a 한국어", "", "a b c", "b"], "it", UNKNOWN)
-    assert column.tokens.tolist() == [1, 2, 0, 3, 1]
-    assert column.unknown == 1
-    assert measure_texts(tokenizer, ["한국어"], "it", None).unknown == 0

@@ -1,9 +1,8 @@
 import json
 
 import pytest
-import transformers
 
-from tests.tokenizer_families import BERT, FAMILIES, special
+from tests.tokenizer_families import FAMILIES
 from tuneline.model.tokenizer_settings import TokenizerSettings, find_class
 
 
@@ -26,11 +25,6 @@ def test_special_tokens_are_texts_or_objects_in_either_file(tmp_path):
     assert read.special_tokens == {
         "pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "mask_token": None
     }  # fmt: skip
-
-
-def test_special_tokens_that_are_not_stated_are_those_of_the_class(tmp_path):
-    tokens = settings(tmp_path, {"mask_token": None}).tokens_of(transformers.DistilBertTokenizer)
-    assert tokens == {**special(BERT), "mask_token": None}
 
 
 @pytest.mark.parametrize(
@@ -59,19 +53,3 @@ def test_token_types_are_inputs_of_the_models_that_have_them(tmp_path, family, h
     FAMILIES[family].write(tmp_path)
     read = TokenizerSettings.read(tmp_path)
     assert ("token_type_ids" in read.input_names(find_class(read.class_name))) == has_types
-
-
-def test_borrowed_class_of_bert_adds_no_token_types(tmp_path):
-    read = settings(tmp_path, {"tokenizer_class": "BertTokenizer"}, {"model_type": "distilbert"})
-    assert read.input_names(transformers.BertTokenizer) == ["input_ids", "attention_mask"]
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(512, 512), (1e30, None), (None, None)])
-def test_limit_of_transformers_for_unlimited_is_none(tmp_path, limit, expected):
-    assert settings(tmp_path, {"model_max_length": limit}).max_length == expected
-
-
-def test_names_of_other_things_in_transformers_are_no_classes():
-    assert find_class("BertModel") is None
-    assert find_class("utils") is None
-    assert find_class(None) is None

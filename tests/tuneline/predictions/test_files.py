@@ -48,12 +48,6 @@ def test_predictions_are_read_as_they_were_written(tmp_path, task, labels, logit
     assert np.array_equal(with_logits.clusters, clusters)
 
 
-def test_predictions_without_clusters_have_none(tmp_path):
-    task, labels, logits = CASES[0]
-    write_predictions(tmp_path / "p.parquet", labels, logits, task)
-    assert read_predictions(tmp_path / "p.parquet").clusters is None
-
-
 @by_kind
 def test_rows_in_another_order_are_read_in_that_of_the_split(tmp_path, task, labels, logits):
     path = tmp_path / "predictions.parquet"
@@ -77,7 +71,7 @@ def test_rows_that_are_missing_or_twice_there_are_refused(tmp_path, rows):
 
 
 @pytest.mark.parametrize("damage", ["no table", "no logits", "no label names"])
-@pytest.mark.parametrize("read", [read_predictions, read_logits])
+@pytest.mark.parametrize("read", [read_logits])
 def test_file_of_something_else_is_refused(tmp_path, damage, read):
     path = tmp_path / "predictions.parquet"
     task, labels, logits = CASES[0]
@@ -98,15 +92,6 @@ def test_classes_in_another_order_are_translated_with_the_labels():
     assert translated.labels.tolist() == [1, -1, 0]
     assert translated.values.tolist() == [0, -1, 1]
     assert translated.task.names == ("c", "a")
-
-
-def test_chosen_rows_keep_their_clusters():
-    predictions = Predictions(
-        np.array([0, 1, 2]), np.array([2, 1, 0]), Classification(NAMES), np.array([0, 0, 1])
-    )
-    chosen = predictions.take(np.array([2, 0]))
-    assert chosen.labels.tolist() == [2, 0]
-    assert chosen.clusters.tolist() == [1, 0]
 
 
 @by_kind

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +6,6 @@ from tuneline.analysis.drift import Distribution
 from tuneline.analysis.text import VocabularyCounts, normalized, words
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import RowCounts, drift_measures
-from tuneline.runtime.errors import DataError
 from tuneline.settings import DriftLimits
 
 NAMES = ["billing", "parcel", "login", "other"]
@@ -86,40 +83,8 @@ def test_row_counts_of_parts_add_up(profile):
     assert (RowCounts.empty(profile) + whole).rows == 300
 
 
-def test_damaged_counts_and_those_of_other_bins_are_not_added(profile):
-    values = seen(profile, texts(10, 20, seed=1)).to_json()
-    assert RowCounts.from_json(profile, values).rows == 10
-    damages = [
-        None,
-        {},
-        {**values, "labels": [1]},
-        {**values, "characters": "many"},
-        {**values, "words": None},
-        {**values, "labels": [2**70] * 4},
-    ]
-    assert [RowCounts.from_json(profile, damaged) for damaged in damages] == [None] * len(damages)
-
-
 def test_no_drift_in_100_samples_of_the_same_source(profile):
     """A hundred windows of the same kind of text: not one event."""
     assert not [
         seed for seed in range(100) if drifted(profile, seen(profile, texts(250, 20, seed=seed + 10)))
     ]
-
-
-def test_regression_predictions_drift():
-    train = {
-        "rows": 30,
-        "labels": Distribution((0.0, 1.0), (10, 10, 10)),
-        "characters": Distribution((5.0,), (15, 15)),
-        "words": {"hashes": [], "known": 0.0},
-    }
-    profile = Profile.model_validate({"version": 1, "labels": None, "splits": {"train": train}})
-    new = RowCounts.of(profile, [pa.array(["abc"] * 200)], pa.array([2.0] * 200))
-    assert "predicted labels, PSI" in drifted(profile, new)
-
-
-@pytest.mark.parametrize("values", [{}, {"version": 99}, {"version": 1, "labels": None, "splits": {}}])
-def test_profile_of_another_version_is_refused(values):
-    with pytest.raises(DataError, match=r"profile\.json"):
-        RowCounts.empty(Profile.parse(json.dumps(values), "profile.json"))

@@ -50,25 +50,6 @@ def test_label_that_drifted_is_named(profile):
     assert "urgent" in found.name
 
 
-def test_labels_joined_in_text_are_counted_as_lists_are(profile):
-    sets = predictions(0.4, 0.3, 0.5)
-    joined = pa.array([";".join(names) for names in sets])
-    assert measure(profile, joined) == measure(profile, pa.array(sets))
-
-
 def test_rows_without_any_predicted_label_drift(profile):
     none = pa.array([[]] * 1000, pa.list_(pa.string()))
     assert measure(profile, none).drifted
-
-
-def test_labels_that_are_all_less_frequent_drift_although_their_proportions_stay(profile):
-    assert measure(profile, pa.array(predictions(0.04, 0.03, 0.01))).drifted
-
-
-def test_counts_of_several_files_add_up(profile):
-    texts = [pa.array(["a text"] * 1000)]
-    first = RowCounts.of(profile, texts, pa.array(predictions(0.4, 0.3, 0.1)))
-    stored = RowCounts.from_json(profile, first.to_json())
-    assert stored is not None
-    assert (stored + first).labels.tolist() == (2 * first.labels).tolist()
-    assert (stored + first).rows == 2000

@@ -83,10 +83,3 @@ def test_branches_that_have_parted_are_named(clone, colleague):
         == "main of this clone and of origin have parted: 1 commits are only here, 1 only in origin"
     )
     assert rewritten(clone, "main") is None
-
-
-def test_repository_without_origin_has_no_problem(tmp_path):
-    sh("git", "init", "--quiet", "--initial-branch=main", cwd=tmp_path)
-    commit(tmp_path, "Start")
-    assert rewritten(tmp_path, "main") is None
-    assert parted(tmp_path, "main") is None

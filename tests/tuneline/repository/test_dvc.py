@@ -1,18 +1,12 @@
-import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.dvc_files import add_remote, init_dvc
 from tuneline.repository.dvc import (
     NoRemoteError,
-    cache_folder,
-    default_remote,
     dvc_config,
     local_settings,
-    make_site_cache_private,
-    remote_folder,
     require_remote,
     share_settings,
 )
@@ -53,27 +47,3 @@ def test_worktree_shares_cache_and_remotes_of_a_repository_in_any_folder(tmp_pat
         edited["core"]["autostage"] = True
     assert dvc_config(worktree)["core"]["autostage"] is True
     assert dvc_config(worktree)["remote"]["store"]["url"] == f"{root}/remote"
-
-
-def test_settings_of_dvc_are_read_as_this_module_expects(tmp_path):
-    """What ``dvc_config`` uses of DVC's Python: levels are merged, relative addresses are resolved."""
-    (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc/config").write_text("[core]\n    remote = a\n['remote \"a\"']\n    url = ../shelf\n")
-    (tmp_path / ".dvc/config.local").write_text("[cache]\n    dir = /var/cache/dvc\n")
-    settings = dvc_config(tmp_path)
-    assert settings["core"]["remote"] == default_remote(tmp_path) == "a"
-    assert settings["remote"]["a"]["url"] == str(tmp_path / "shelf")
-    assert remote_folder(tmp_path) == tmp_path / "shelf"
-    assert cache_folder(tmp_path) == Path("/var/cache/dvc")
-    make_site_cache_private(tmp_path)
-    assert dvc_config(tmp_path)["core"]["site_cache_dir"] == str(tmp_path / ".dvc/tmp/site")
-
-
-def test_only_settings_and_composition_import_dvc(root):
-    importing = re.compile(r"^\s*(from|import) (dvc|dvc_data|dvc_objects|scmrepo)\b", re.MULTILINE)
-    modules = []
-    for top in ("flows", "tuneline", "stages"):
-        for path in (root / top).rglob("*.py"):
-            if importing.search(path.read_text(encoding="utf-8")):
-                modules.append(path.relative_to(root).as_posix())
-    assert modules == ["flows/runs/compose.py", "tuneline/repository/dvc.py"]

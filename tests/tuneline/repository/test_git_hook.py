@@ -1,12 +1,8 @@
 """Data follow ``git pull`` and ``git switch`` in a clone with the hook."""
 
-import pytest
-
-from tests.dvc_files import add_remote
 from tests.tuneline.repository.conftest import DATA, FILE, pull, sh
 from tuneline.repository.git_hook import install, is_installed
 from tuneline.repository.source_versions import other_versions
-from tuneline.runtime.errors import StageError
 
 
 def test_data_follow_pull_and_switch(clone):
@@ -22,13 +18,6 @@ def test_data_follow_pull_and_switch(clone):
     assert "b,y" not in (clone / DATA / "all.csv").read_text()
 
 
-def test_data_that_cannot_be_had_is_said(clone):
-    install(clone)
-    add_remote(clone, "/missing", local=True)
-    done = sh("git", "pull", "--quiet", cwd=clone)
-    assert "Not all data is that of the .dvc files now." in done.stderr
-
-
 def test_working_trees_of_runs_and_files_are_left_alone(clone, tmp_path):
     install(clone)
     sh("git", "worktree", "add", "--quiet", tmp_path / "tree", cwd=clone)
@@ -36,12 +25,3 @@ def test_working_trees_of_runs_and_files_are_left_alone(clone, tmp_path):
     (clone / DATA / "all.csv").write_text("mine")
     sh("git", "checkout", "--", FILE, cwd=clone)
     assert (clone / DATA / "all.csv").read_text() == "mine"
-
-
-def test_another_hook_is_kept(clone):
-    other = clone / ".git/hooks/post-merge"
-    other.parent.mkdir(exist_ok=True)
-    other.write_text("#!/bin/sh\n")
-    with pytest.raises(StageError, match="post-merge"):
-        install(clone)
-    assert other.read_text() == "#!/bin/sh\n"

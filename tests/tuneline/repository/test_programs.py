@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.dvc_files import init_dvc
-from tuneline.repository.programs import dvc_error, program_environment, run_dvc, running, site_cache
+from tuneline.repository.programs import program_environment, running, site_cache
 
 SAVING = """
 import os, signal, sys, time
@@ -80,12 +79,6 @@ def test_what_a_killed_supervisor_leaves_is_killed(tmp_path):
         time.sleep(0.02)
 
 
-def test_exit_code_is_the_exit_code_of_the_program(tmp_path):
-    with started(tmp_path, "sh", "-c", "exit 3") as supervisor:
-        pass
-    assert supervisor.returncode == 3
-
-
 def test_programs_import_nothing_from_the_python_path_of_this_process(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     environment = program_environment()
@@ -98,18 +91,3 @@ def test_site_cache_is_for_its_user_only(tmp_path):
     (tmp_path / ".dvc").mkdir()
     folder = Path(site_cache(tmp_path)["DVC_SITE_CACHE_DIR"])
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_reason_of_a_failed_dvc_command_is_its_error(tmp_path):
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    init_dvc(tmp_path)
-    reason = run_dvc(tmp_path, "add", "missing.csv")
-    assert "missing.csv" in reason
-    assert "Having any troubles" not in reason
-
-
-def test_error_of_dvc_is_found_between_progress_and_advice():
-    output = "Adding...\n\nERROR: unexpected error - 'x'\n  more\n\nHaving any troubles? Hit us up at ..."
-    assert dvc_error(output) == "unexpected error - 'x'\n  more"
-    assert dvc_error("fatal: something\n") == "fatal: something"
-    assert dvc_error("") == ""

@@ -1,6 +1,5 @@
 """Models of the registry for programs: from DVC's cache, from its remote, and from another repository."""
 
-import socket
 import subprocess
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from tests.dvc_files import add_remote, init_dvc, store_folder
 from tests.exported_pipeline import published_pipeline
 from tuneline import TextClassifier
-from tuneline.repository import promoted_models
 from tuneline.runtime.errors import StageError
 
 ROW = ("the parcel", "never came")
@@ -80,14 +78,6 @@ def test_damaged_model_in_the_cache_is_not_loaded(checkout):
             file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(StageError, match="cannot be fetched"):
         TextClassifier.production(checkout)
-
-
-def test_address_that_does_not_answer_is_given_up(monkeypatch):
-    monkeypatch.setattr(promoted_models, "SECONDS_TO_LIST", 1)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}/models.git"
-        with pytest.raises(StageError, match="git cannot list its tags"):
-            TextClassifier.production(address)
 
 
 def test_empty_stage_and_unreadable_address_are_errors(tmp_path):

@@ -1,5 +1,4 @@
 import subprocess
-import time
 from itertools import count
 
 import pytest
@@ -75,12 +74,6 @@ def test_registered_versions_are_those_that_gto_shows(repository):
     assert read(repository).next_version() == "v0.11.0", "a number is not used twice"
 
 
-def test_tag_that_is_not_annotated_is_ignored_as_gto_does(repository):
-    repository("a@v0.1.0", "a#1")
-    repository.git("tag", "onnx#production#2", "b")
-    assert read(repository).in_stage("production").name == "v0.1.0"
-
-
 def test_dates_of_tags_decide_nothing(repository):
     """The second promotion was made by a machine whose clock is behind."""
     repository("a@v0.1.0", "a#1", "b@v0.2.0")
@@ -95,22 +88,3 @@ def test_other_tags_are_no_part_of_the_registry(repository):
     for name in ("v1.0", "onnx", "onnx@latest", "release@main", "onnx@deprecated"):
         repository.git("tag", "--annotate", name, "a", "--message=x")
     assert [tag.name for tag in read(repository).tags] == ["onnx@v0.1.0"]
-
-
-def test_thousand_versions_take_no_longer_than_one_look_at_each(repository):
-    """What is in production is asked by every flow, and again for each message."""
-    number = 1000
-    lines = []
-    for position in range(1, number + 1):
-        commit = f"{position:040x}"
-        for name in (f"onnx@v0.{position}.0", f"onnx#production#{position}"):
-            lines.append(
-                f"{position + number:040x} {commit} {position} {name} Promoted (nothing): it is better."
-            )
-    tags = RegistryTags.parse("\n".join(lines))["onnx"]
-    started = time.process_time()
-    assert tags.in_stage("production").name == f"v0.{number}.0"
-    assert len(tags.succession("production")) == number
-    for version in tags.versions:
-        assert tags.version_of(version.commit) == version
-    assert time.process_time() - started < 1

@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from tests.tuneline.repository.conftest import DATA, FILE, dvc, pull, sh
-from tuneline.cli.doctor import check_checkout
 from tuneline.cli.show import warnings_of_lock
 from tuneline.cli.sweep import command as sweep
 from tuneline.repository.dvc import read_lock
@@ -58,36 +57,6 @@ def test_changes_of_the_user_are_no_other_version(clone):
     assert other_versions(clone) == []
 
 
-def test_changes_of_the_user_to_data_before_a_pull_are_named(clone):
-    (clone / DATA / "all.csv").write_text("text,label\na,x\nmine,y\n")
-    pull(clone)
-    (other,) = other_versions(clone)
-    assert other.commit is None
-    assert other.error().problem.startswith(f"{DATA} is not what git names, which was never here")
-
-
-def test_data_of_the_branch_before_is_named(clone):
-    sh("git", "switch", "--quiet", "--create", "more", cwd=clone)
-    (clone / DATA / "all.csv").write_text("text,label\na,x\nc,y\n")
-    dvc("add", "--quiet", DATA, cwd=clone)
-    sh("git", "commit", "--quiet", "--all", "--message=More", cwd=clone)
-    sh("git", "switch", "--quiet", "main", cwd=clone)
-    (other,) = other_versions(clone)
-    assert other.commit.subject == "More"
-
-
-def test_doctor_says_it_instead_of_dvc_repro(clone):
-    pull(clone)
-    results = list(check_checkout(clone))
-    (found,) = [one for one in results if FILE in one.message]
-    assert found.level == "error"
-    assert found.hint.startswith(f"dvc pull {FILE}")
-    assert not [one for one in results if "dvc repro" in (one.hint or "")]
-    assert [one.hint for one in results if "bring no data" in one.message] == [
-        "python -m tuneline.repository.git_hook   has git bring it, too"
-    ]
-
-
 @pytest.mark.promise("data-before-pull")
 def test_sweep_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, monkeypatch):
     command = [sys.executable, "-m", "tuneline.repository.source_versions", "--within-repro"]
@@ -102,13 +71,3 @@ def test_sweep_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, m
         sweep(clone / "conf/sweep/first.yaml")
     (warning,) = warnings_of_lock(clone, read_lock(clone), compared=False)
     assert warning.startswith("DVC has set data/source/tickets.dvc back")
-
-
-@pytest.mark.slow
-def test_make_run_refuses_data_before_a_pull(clone):
-    command = [sys.executable, "-m", "tuneline.repository.source_versions"]
-    assert sh(*command, cwd=clone).stderr == ""
-    pull(clone)
-    done = sh(*command, cwd=clone, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 2)
-    assert done.stderr.startswith(f"{DATA} is that of commit")

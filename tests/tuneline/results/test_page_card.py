@@ -8,19 +8,10 @@ from typer.testing import CliRunner
 
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
-from tuneline.core.base_source import PretrainedSource
 from tuneline.core.tables import write_table
 from tuneline.results.page import CARD, PAGE, read_report, render_card
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
-from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import raw_schema
-
-CHECKPOINT = PretrainedSource(
-    name="google-bert/bert-base-uncased",
-    commit="c" * 40,
-    license="apache-2.0",
-    sha256={"config.json": "d" * 64, "model.safetensors": "e" * 64},
-)
 
 
 def card() -> ModelCard:
@@ -43,54 +34,6 @@ def test_huggingface_hub_parses_the_metadata_with_every_metric(project):
     assert measured["f1"] == metrics["f1"]
     assert {result.dataset_split for result in data.eval_results} == {"test"}
     assert data.model_name == "sample-queue"
-
-
-def test_base_model_and_data_set_from_the_hub_are_linked(project):
-    project.change_params(**{"data.source": "hub", "data.path": "nyu-mll/glue", "data.name": "mrpc"})
-    project.base(CHECKPOINT)
-    project.lock(seed=1)
-    source = {"source": "hub", "path": "nyu-mll/glue", "commit": "abc123", "splits": {}, "label_names": None}
-    project.write("data/raw/source.json", source)
-    data = card().data
-    assert data.datasets == ["nyu-mll/glue"]
-    assert data.base_model == "google-bert/bert-base-uncased"
-    assert {
-        (result.dataset_type, result.dataset_config, result.dataset_revision) for result in data.eval_results
-    } == {("nyu-mll/glue", "mrpc", "abc123")}
-
-
-def test_card_describes_task_usage_metrics_limits_and_commit(project):
-    text = card().text
-    for words in (
-        "one of 3 classes of queue",
-        "text_pair",
-        "95 % interval",
-        "## Limits",
-        "It was trained on generated tickets",
-    ):
-        assert words in text
-    assert project.git("rev-parse", "HEAD") in text
-
-
-def test_card_of_a_regression_says_that_it_predicts_a_number(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    FinishedProject(tmp_path, names=None).run_pipeline().commit()
-    model_card = card()
-    assert "predicts a number" in model_card.text
-    assert "pearson" in {result.metric_type for result in model_card.data.eval_results}
-
-
-def test_card_of_several_labels_has_their_thresholds(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    task = Multilabel(("billing", "delivery", "damage"), thresholds=(0.5, 0.25, 0.75))
-    FinishedProject(tmp_path, task=task).run_pipeline().commit()
-    text = card().text
-    assert "predicts any number of 3 labels, also none: queue, which are billing, delivery, damage." in text
-    assert "| label | rows | precision | recall | F1 | threshold |" in text
-    assert "| 0.250 |" in text
-    assert "Most frequent confusion" not in text
-    assert "The probability of a label differs from how often rows have it by" in text
-    assert "the most probable one if there is none" not in text
 
 
 def test_names_from_the_data_are_escaped_in_the_card(tmp_path, monkeypatch):

@@ -6,11 +6,9 @@ import pytest
 from tests.shards import into_shards
 from tuneline.core.tables import SplitReader
 from tuneline.results.predictions import (
-    MAX_ERRORS,
     Confusion,
     ReportedPredictions,
     largest_errors,
-    read_texts,
 )
 from tuneline.tasks import Classification, Multilabel, Regression
 
@@ -33,25 +31,6 @@ def raw(tmp_path):
     pq.write_table(table, tmp_path / "test.parquet")
     into_shards(tmp_path, rows=2)
     return SplitReader.open(tmp_path, "test", "download")
-
-
-def test_predictions_are_read_in_the_order_of_the_rows(project):
-    path = project.root / "reports/predictions.parquet"
-    before = ReportedPredictions.read(path)
-    table = pq.read_table(path)
-    pq.write_table(table.take(list(reversed(range(len(table))))), path)
-    after = ReportedPredictions.read(path)
-    assert after.task == before.task == Classification(NAMES)
-    np.testing.assert_array_equal(after.labels, before.labels)
-    np.testing.assert_array_equal(after.logits, before.logits)
-
-
-def test_missing_or_invalid_predictions_are_none(project):
-    path = project.root / "reports/predictions.parquet"
-    pq.write_table(pa.table({"idx": [0]}), path)
-    assert ReportedPredictions.read(path) is None
-    path.unlink()
-    assert ReportedPredictions.read(path) is None
 
 
 def test_confusion_matrix_has_labels_in_rows_and_predictions_in_columns():
@@ -83,21 +62,6 @@ def test_largest_errors_of_a_classifier_are_the_most_confident_wrong_predictions
     assert errors[0].measure == "confidence 100.0 %"
 
 
-def test_largest_errors_of_a_regression_are_absolute_differences():
-    errors = largest_errors(REGRESSION, None, ["text"])
-    assert [(error.row, error.label, error.predicted, error.size) for error in errors] == [
-        (2, "3", "0", 3.0),
-        (0, "1", "1.5", 0.5),
-        (1, "2", "2", 0.0),
-    ]
-    assert (errors[0].texts, errors[0].measure) == ([], "error 3")
-    assert REGRESSION.about_errors == "The predictions farthest from their labels."
-
-
-def test_numbers_have_no_confusion_matrix():
-    assert Confusion.of(REGRESSION) is None
-
-
 def test_each_of_several_labels_has_its_metrics_and_its_threshold():
     billing, delivery, damage = SEVERAL.classes
     assert (billing.rows, billing.precision, billing.recall, billing.f1) == (2, 1 / 2, 1 / 2, 1 / 2)
@@ -108,11 +72,6 @@ def test_each_of_several_labels_has_its_metrics_and_its_threshold():
     assert REGRESSION.classes == []
 
 
-def test_labels_that_were_given_no_threshold_have_one_half():
-    undecided = ReportedPredictions(SETS, SET_LOGITS, Multilabel(NAMES))
-    assert [label.threshold for label in undecided.classes] == [0.5] * 3
-
-
 def test_largest_errors_of_several_labels_are_the_most_confident_wrong_decisions():
     errors = largest_errors(SEVERAL, None, [])
     assert [(error.row, error.label, error.predicted) for error in errors] == [
@@ -121,16 +80,3 @@ def test_largest_errors_of_several_labels_are_the_most_confident_wrong_decisions
     ]
     assert [error.measure for error in errors] == ["confidence 73.1 %", "confidence 73.1 %"]
     assert "exactly their labels" in SEVERAL.about_errors
-
-
-def test_number_of_largest_errors_is_limited():
-    rows = MAX_ERRORS + 5
-    predictions = ReportedPredictions(
-        np.zeros(rows, dtype=np.int64), np.tile(np.float32([0, 1]), (rows, 1)), Classification(("no", "yes"))
-    )
-    assert len(largest_errors(predictions, None, [])) == MAX_ERRORS
-
-
-def test_texts_of_another_split_are_not_shown(raw):
-    assert read_texts(raw, np.array([0, 5]), ["subject"]) == [[], []]
-    assert read_texts(raw, np.array([4, 0]), ["subject", "title"]) == [[("subject", "e")], [("subject", "a")]]

@@ -1,9 +1,6 @@
-import os
-import pty
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -11,7 +8,7 @@ from hypothesis import strategies as st
 
 from tuneline.runtime import terminal
 from tuneline.runtime.errors import PERMANENT
-from tuneline.runtime.terminal import CONTROL_CHARACTERS, phase, progress, say, visible
+from tuneline.runtime.terminal import CONTROL_CHARACTERS, phase, progress, visible
 
 CLEAR_SCREEN, TITLE, REVERSED = "\x1b[2J", "\x1b]0;title\x07", "\u202etxt.exe"
 
@@ -41,12 +38,6 @@ def test_text_of_every_language_stays(text):
 def test_visible_text_has_nothing_that_a_terminal_obeys(text):
     assert not CONTROL_CHARACTERS.search(visible(text))
     assert visible(visible(text)) == visible(text)
-
-
-def test_text_is_said_to_the_stream_that_is_asked_for(capsys):
-    say(f"download: {CLEAR_SCREEN}")
-    say(f"download: {REVERSED}", error=True)
-    assert capsys.readouterr() == ("download: \\x1b[2J\n", "download: \\u202etxt.exe\n")
 
 
 @pytest.mark.parametrize(("error", "status"), [("DataError", PERMANENT), ("ValueError", 1)])
@@ -81,32 +72,3 @@ def test_long_step_is_told_in_a_line_now_and_then_and_a_short_one_never(capsys, 
             said += capsys.readouterr().err
     assert said.splitlines()[1] == r"download: \x1b[2Ja.csv: near-duplicates of test, 25%, 100 rows, 0 s"
     phase("after the end")
-
-
-def test_long_step_is_a_bar_on_a_terminal_that_leaves_standard_output_alone(tmp_path):
-    """Standard output is a file here, and the bar is gone at the end."""
-    code = (
-        "import time; from tuneline.runtime import terminal\n"
-        "terminal.QUIET_SECONDS = terminal.REFRESH_SECONDS = 0.05\n"
-        "with terminal.progress('tokenize: train', 200) as step:\n"
-        "    step.advance(100); time.sleep(0.6); terminal.say('a result')"
-    )
-    reader, writer = pty.openpty()
-    with (tmp_path / "out").open("w") as out:
-        subprocess.run(
-            [sys.executable, "-c", code],
-            stdout=out,
-            stderr=writer,
-            check=True,
-            env={**os.environ, "COLUMNS": "100"},
-        )
-    os.close(writer)
-    shown = b""
-    with suppress(OSError):  # the end of a terminal
-        while piece := os.read(reader, 1 << 16):
-            shown += piece
-    os.close(reader)
-    assert "tokenize: train: 50%, 100 rows" in shown.decode()
-    assert "━" in shown.decode()
-    assert shown.endswith(b"\x1b[2K") or b"\x1b[2K" in shown[-40:]
-    assert (tmp_path / "out").read_text() == "a result\n"

@@ -4,7 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tuneline.runtime.errors import ParamsError
-from tuneline.sweeps.space import Sweep, write_first
+from tuneline.sweeps.space import Sweep
 
 RATE = {"low": 1e-5, "high": 1e-3, "log": True}
 
@@ -50,11 +50,3 @@ def test_file_that_makes_no_sense_is_refused(tmp_path, content, named):
     YAML(typ="safe").dump(content, path)
     with pytest.raises(ParamsError, match=named):
         Sweep.read(path)
-
-
-def test_first_sweep_is_valid_and_never_overwritten(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = write_first(5e-5, 90)
-    assert len(Sweep.read(path).configurations()) == 9
-    assert Sweep.read(path).halving.first_steps == 10
-    assert write_first(1e-4, 10) is None

@@ -1,17 +1,11 @@
 """Sets of labels: how they are stored, predicted, trained and judged."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.core.tables import FEATURES
 from tuneline.metrics.scores import prediction_metrics
-from tuneline.params.train import ThresholdParams
 from tuneline.predict.columns import cell_text
-from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel
 from tuneline.tasks.columns import (
     array_of,
@@ -26,11 +20,6 @@ from tuneline.words.label_texts import exact_text, label_text
 
 TASK = Multilabel(("angry", "billing", "technical"))
 NAMES = pa.list_(pa.string())
-
-
-def test_labels_that_nobody_has_or_gets_do_not_lower_macro_f1():
-    labels = np.array([[1, 0, 0], [1, 1, 0]], np.int8)
-    assert prediction_metrics("multilabel", labels, labels, "macro")["macro_f1"] == 1.0
 
 
 def test_rows_that_rightly_get_no_label_are_right():
@@ -71,31 +60,11 @@ def test_table_tells_the_task_its_names_and_its_thresholds():
     assert read_task(raw_schema(["text"], TASK)).thresholds == ()
 
 
-def test_datasets_library_reads_a_list_of_class_labels():
-    from datasets import ClassLabel, Features, List
-
-    features = json.loads(raw_schema(["text"], TASK).metadata[FEATURES])["info"]["features"]
-    assert Features.from_dict(features)["labels"] == List(ClassLabel(names=list(TASK.names)))
-
-
 def test_row_has_the_labels_above_their_thresholds():
     task = Multilabel(TASK.names, (0.9, 0.5, 0.1))
     logits = np.zeros((1, 3), np.float32)  # a probability of 0.5 each
     assert task.predictions(logits).tolist() == [[0, 0, 1]]
     assert TASK.predictions(logits).tolist() == [[0, 0, 0]]
-
-
-def test_row_without_a_label_gets_the_most_probable_one_if_it_must_have_one():
-    logits = np.array([[-3, -1, -2], [2, 2, -2]], np.float32)
-    task = Multilabel(TASK.names, at_least_one=True)
-    assert task.predictions(logits).tolist() == [[0, 1, 0], [1, 1, 0]]
-
-
-def test_precision_needs_a_target():
-    with pytest.raises(ValueError, match="target"):
-        ThresholdParams(choose="precision")
-    with pytest.raises(ValueError, match="target"):
-        ThresholdParams(choose="f1", target=0.9)
 
 
 def test_text_of_a_set_has_its_names_in_their_order_and_reads_back():
@@ -104,12 +73,6 @@ def test_text_of_a_set_has_its_names_in_their_order_and_reads_back():
     assert label_text(TASK, [0, 0, 0]) == "(none)"
     texts = pa.chunked_array([["technical;angry", "", "angry;unknown", None]])
     assert parsed_labels(TASK, texts).tolist() == [[1, 0, 1], [0, 0, 0], [-2, -2, -2], [0, 0, 0]]
-
-
-def test_separator_is_one_that_no_name_contains():
-    assert Multilabel(("a;b", "c")).separator == "|"
-    with pytest.raises(ParamsError, match="Rename"):
-        _ = Multilabel(("a;b|c,d\te",)).separator
 
 
 def test_sets_of_another_model_are_translated_by_name():

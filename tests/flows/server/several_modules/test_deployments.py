@@ -1,7 +1,6 @@
 """The deployments of prefect.yaml, on a real server with a real worker: schedules, cancellation, crashes, two
 runs at once."""
 
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +10,6 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.events import emit_event
 
-from flows.train import machine_training_lock
-from tests.conftest import ROOT
 from tests.flows.conftest import UNLIKE, sh, tickets
 from tests.flows.prefect_server import flow_process, heartbeats, kill_outright, processes_of, until
 
@@ -34,45 +31,6 @@ def training(served, toy, run) -> None:
     """Waits until a run is in the middle of its training."""
     served.wait(run, "Running")
     until(lambda: list(toy.state.glob("*/checkpoints/step.json")), 400, "a checkpoint")
-
-
-def test_deployments_match_prefect_yaml(served):
-    nightly = served.client.read_deployment_by_name("train/train-nightly")
-    assert nightly.schedules[0].schedule.cron == "0 3 * * *"
-    assert nightly.schedules[0].schedule.timezone == "Europe/Zurich"
-    assert nightly.concurrency_options.collision_strategy == "CANCEL_NEW"
-    on_demand = served.client.read_deployment_by_name("train/train-on-demand")
-    assert on_demand.concurrency_options.collision_strategy == "ENQUEUE"
-    for limited in ("tuneline", "tuneline/queues/cpu"):
-        limit = served.client.request("GET", f"/work_pools/{limited}").json()["concurrency_limit"]
-        assert limit is None, "it would leave runs Late (prefect#12456)"
-    others = [
-        served.client.read_deployment_by_name(name)
-        for name in ("ingest/ingest-daily", "score/score-hourly", "clean/clean-weekly")
-    ]
-    for deployment in (nightly, on_demand, *others):
-        assert deployment.global_concurrency_limit.limit == 1
-        assert deployment.description
-        assert "tuneline" in deployment.tags
-        assert deployment.enforce_parameter_schema
-        assert (deployment.work_queue_name, deployment.path) == ("cpu", None)
-        assert str(ROOT) not in deployment.model_dump_json(), "workers may have other paths"
-    assert "Branch, tag or commit" in on_demand.parameter_openapi_schema["properties"]["ref"]["description"]
-
-
-def test_deployment_validates_parameters(served, toy):
-    with pytest.raises(Exception, match=r"ref|does not match"):
-        served.submit("train/train-on-demand", toy.root, ref="--evil")
-
-
-def test_run_with_a_command_of_its_own_executes_it(worked, tmp_path):
-    """As SECURITY.md says: whoever has the password runs programs."""
-    deployment, made = worked.client.read_deployment_by_name("train/train-on-demand"), tmp_path / "made"
-    run = worked.client.create_flow_run_from_deployment(
-        deployment.id, job_variables={"command": f"touch {made}"}
-    )
-    until(made.exists, 60, "the command")
-    worked.client.delete_flow_run(run.id)
 
 
 def test_scheduled_run_finishes(worked, toy):
@@ -177,35 +135,6 @@ def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
     branches = sh("git", "branch", "--list", "runs/*", "--format=%(refname:short)", cwd=toy.root).split()
     steps = [sh("git", "show", f"{branch}:metrics/train.json", cwd=toy.root) for branch in branches]
     assert sorted(steps) == [f'{{"steps": {number}}}\n' for number in (31, 32, 33)]
-
-
-@pytest.mark.promise("one-training")
-def test_run_waits_while_another_trains_on_the_machine_and_can_be_cancelled(worked, toy):
-    """Whichever deployment that one is of: here it is the test.
-
-    The time that a run waits is no part of its stage's time.
-    """
-    (toy.root / "conf" / "flows.yaml").write_text("stages: {train: {timeout_minutes: 0.1}}\n")
-
-    def waits(run) -> None:
-        worked.wait_for_line(run, "Waits for run nightly, which trains on this machine.", 200)
-
-    with machine_training_lock("machine") as lock:
-        lock.acquire("nightly", print)
-        run = worked.submit("train/train-on-demand", toy.root, promote=False)
-        waits(run)
-        assert "train" not in worked.tasks(run)
-        time.sleep(7)  # longer than the stage may take
-        lock.release()
-        assert worked.wait(run).state.name == "Completed"
-
-        lock.acquire("nightly", print)
-        run = worked.submit("train/train-nightly", toy.root, promote=False)
-        waits(run)
-        worked.cancel(run)
-        ended = worked.wait(run, seconds=45)
-        assert ended.state.name == "Cancelled"
-        assert processes_of(ended) == []
 
 
 def test_drift_starts_an_ingest_and_new_rows_start_a_training(worked, toy, promoted, put):

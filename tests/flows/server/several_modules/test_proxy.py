@@ -4,7 +4,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 
 import httpx
 import pytest
@@ -71,38 +70,3 @@ def test_proxy_serves_the_api_with_the_password_only(proxy, tmp_path):
             assert client.post("/api/flows/filter", auth=auth, json={}).status_code == status
         for page in ("/docs", "/api/docs", "/openapi.json", "/redoc"):
             assert client.get(page).status_code == 404
-
-
-def test_worker_and_events_work_through_the_proxy(proxy, served, tmp_path):
-    """``prefect event emit`` uses a web socket; the worker's look for work uses requests."""
-    env = {
-        **served.env,
-        "PREFECT_API_URL": f"{proxy}/api",
-        "PREFECT_API_SSL_CERT_FILE": str(tmp_path / "cert.pem"),
-    }
-    emitted = ["prefect", "event", "emit", "tuneline.proxy.tried", "--resource-id", "tuneline.proxy"]
-    done = subprocess.run(emitted, env=env, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    wanted = {"filter": {"event": {"name": ["tuneline.proxy.tried"]}}}
-
-    def arrived() -> list:
-        return served.client.request("POST", "/events/filter", json=wanted).json()["events"]
-
-    until(arrived, 60, "the event")
-    worker = ["prefect", "worker", "start", "--pool", "tuneline", "--work-queue", "nobody", "--run-once"]
-    done = subprocess.run(worker, env=env, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_silent_connection_is_closed(proxy, tmp_path):
-    port = int(proxy.rpartition(":")[2])
-    trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-    with (
-        socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
-        trusted.wrap_socket(plain, server_hostname="localhost") as connection,
-    ):
-        began = time.monotonic()
-        connection.sendall(b"GET /api/health HTTP/1.1\r\n")
-        answer = connection.recv(4096)
-        assert answer == b"" or b" 408 " in answer
-        assert time.monotonic() - began < 20

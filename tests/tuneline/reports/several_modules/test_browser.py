@@ -16,11 +16,6 @@ from tuneline.tasks import Classification, Multilabel, Regression
 
 pytestmark = [needs_browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
-BAD_PAGE = """<!doctype html>
-<style>p { font-size: 9px } b { color: #999; background: #fff } div { width: 500px }</style>
-<p>small</p><b>pale</b><div>wide</div>
-<svg viewBox="0 0 100 10" width="50"><text y="9" font-size="12">scaled</text></svg>"""
-
 
 def report_pages(folder):
     """Return the report of few and of many classes, of a regression, and of few and of many labels."""
@@ -69,20 +64,6 @@ def evaluate_pages(folder, factory):
         patch.chdir(folder / "project")
         assert CliRunner().invoke(app, ["evaluate", "fresh.csv", "--html", "page.html"]).exit_code == 0
     return [folder / "project/page.html"]
-
-
-def test_bad_page_is_detected(tmp_path):
-    (tmp_path / "bad.html").write_text(BAD_PAGE)
-    found = unreadable(tmp_path / "bad.html", tmp_path)
-    for words in (
-        "the page scrolls sideways",
-        'small": text of 9.0 px',
-        'pale": contrast 2.8',
-        'wide": is cut',
-        'scaled": text of 6.0 px',
-    ):
-        assert any(words in line for line in found["390"]), words
-    assert not any("wide" in line for line in found["1280"])
 
 
 @pytest.mark.parametrize("pages", [report_pages, checks_pages, evaluate_pages])

@@ -27,21 +27,11 @@ def findings(**models):
     return list(exported_models(record))
 
 
-def test_models_that_passed_are_no_finding():
-    assert findings(fp32=model(required=True), int8=model()) == []
-
-
 def test_rounded_model_that_was_left_out_is_a_warning_with_its_reasons():
     (finding,) = findings(fp32=model(required=True), int8=model(violations=[AGREEMENT]))
     assert (finding.code, finding.severity) == ("left_out", "warning")
     assert finding.numbers == {"precision": "int8", "reasons": [AGREEMENT]}
     assert finding.advice == ("fp32_is_published",)
-
-
-def test_rounded_model_in_doubt_is_a_note():
-    (finding,) = findings(fp32=model(required=True), int8=model(unclear=[AGREEMENT]))
-    assert (finding.code, finding.severity) == ("published_in_doubt", "note")
-    assert finding.numbers["reasons"] == [AGREEMENT]
 
 
 def test_failed_fp32_is_no_published_model_whatever_int8_is():

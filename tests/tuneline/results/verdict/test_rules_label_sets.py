@@ -35,21 +35,6 @@ def test_what_macro_f1_hides_of_several_labels_stops_a_good(fault, code, numbers
     assert (comparison.code, comparison.severity) == ("above_simple_models", "note")
 
 
-def test_micro_f1_within_chance_of_a_simple_model_is_no_fault():
-    assert "good" in judged(GOOD_SETS | {"micro_f1": 0.68}, with_thresholds("f1"))
-
-
-@pytest.mark.parametrize(
-    ("choose", "wanted"),
-    [
-        ("precision", {"predicted_labels_per_row": 0.5}),
-        ("recall", {"predicted_labels_per_row": 4.0, "subset_accuracy": 0.05}),
-    ],
-)
-def test_target_of_the_thresholds_is_no_fault_of_the_predicted_sets(choose, wanted):
-    assert "good" in judged(GOOD_SETS | wanted, with_thresholds(choose, 0.9))
-
-
 @pytest.mark.parametrize(
     ("params", "advice"),
     [

@@ -1,16 +1,10 @@
 from pathlib import Path
 
 from tests.tuneline.results.verdict.runs import (
-    AUTO,
-    BEATEN,
-    FALLING,
     FINE_TUNED,
-    FROZEN,
     IMPROVING,
-    ITSELF,
     SCRATCH,
     UNCLEAR,
-    against,
 )
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import next_steps
@@ -27,20 +21,6 @@ def test_next_steps_name_no_alternative_of_a_parameter_that_is_set():
     assert not any("epochs" in command for command in named)
 
 
-def test_frozen_head_is_tried_beside_fine_tuning():
-    assert commands(RunFacts({}, params=FROZEN)) == [
-        "dvc exp run --temp train -S model.head=auto",
-        "tuneline labels review",
-    ]
-
-
-def test_fine_tuning_that_was_tried_is_no_next_step():
-    training = {"head_is_frozen": 1, "frozen_calibrated_loss": 0.5, "tuned_calibrated_loss": 0.6}
-    evaluated = BEATEN | ITSELF | against("cosine", 0.9, -0.01, 0.01)
-    run = RunFacts(evaluated, params=AUTO, training=training, validation=IMPROVING, losses=FALLING)
-    assert commands(run) == ["tuneline labels review"]
-
-
 def test_next_steps_begin_with_what_the_verdict_advises():
     sweep = Path("conf/sweep/first.yaml")
     steps = next_steps(RunFacts(UNCLEAR, params=FINE_TUNED, seconds=200, sweep=sweep))
@@ -52,7 +32,3 @@ def test_next_steps_begin_with_what_the_verdict_advises():
     assert steps[0].seconds == 200
     assert steps[1].seconds == 600, "9 x 1/9, then 3 x 1/3 and one training of 200 s"
     assert steps[2].seconds is None
-
-
-def test_rows_that_decide_nothing_are_looked_at_first():
-    assert commands(RunFacts(BEATEN | {"clusters": 5}, params=FINE_TUNED)) == ["tuneline labels review"]

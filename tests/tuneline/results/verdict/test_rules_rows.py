@@ -39,22 +39,6 @@ def first(evaluated, params=None):
     return judge_run(RunFacts(evaluated, params=params or {}))[0]
 
 
-def counts(finding):
-    return tuple(finding.numbers[name] for name in ("rows", "independent", "grouped"))
-
-
-def test_rows_are_counted_with_those_that_are_independent():
-    assert counts(first(METRICS)) == (280, 51, False)
-    assert counts(first(METRICS, {"data.split": {"by": "customer"}})) == (280, 51, True)
-
-
-def test_few_rows_are_few_independent_ones():
-    unclear = METRICS | {"accuracy_over_tfidf_low": -0.1, "tfidf_accuracy": 0.65, "rows": 20_000}
-    findings = {finding.code: finding for finding in judge_run(RunFacts(unclear))}
-    assert findings["few_rows"].numbers["independent"] == 51
-    assert findings["few_rows"].advice == ("rows_needed",)
-
-
 def test_too_few_distinct_texts_are_not_judged():
     finding = first(METRICS | {"clusters": 7})
     assert (finding.code, finding.severity) == ("undecided_few", "bad")
@@ -83,14 +67,6 @@ def test_model_is_not_good_on_rows_that_training_has_seen(changes, accuracy):
     findings = judge_run(RunFacts(evaluated))
     assert [finding.code for finding in findings] == ["undecided_leaked"]
     assert findings[0].advice == ("divide",)
-
-
-def test_curve_on_leaked_rows_is_no_reason_to_train_longer():
-    curve = {"step": [10, 20, 30], "accuracy": [0.5, 0.7, 0.9], "loss": [1.0, 0.7, 0.4]}
-    improving = judge_run(RunFacts(METRICS, validation=curve))
-    assert "still_improving" in {finding.code for finding in improving}
-    leaked = judge_run(RunFacts(METRICS | {"leaked_rows": 280}, validation=curve))
-    assert {finding.code for finding in leaked} == {"undecided_leaked"}
 
 
 LEAKS = {

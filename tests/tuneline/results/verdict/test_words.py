@@ -74,30 +74,6 @@ def test_verdict_is_told_with_its_numbers(run, facts):
     assert [fact for fact in facts if fact not in text] == [], text
 
 
-LEAKS = {
-    "accuracy": 0.823,
-    "accuracy_without_leaks": 0.792,
-    "accuracy_without_leaks_low": 0.771,
-    "accuracy_without_leaks_high": 0.813,
-    "accuracy_from_leaks_low": 0.026,
-    "accuracy_from_leaks_high": 0.035,
-    "rows": 1725,
-}
-
-
-def leaks(rows: int) -> str:
-    """Return what is said of a number of leaked rows."""
-    (finding,) = judge_run(RunFacts(LEAKS | {"leaked_rows": rows}))
-    return str(statement(finding))
-
-
-@pytest.mark.parametrize(("rows", "share"), [(271, "15.7%"), (1, "0.1%")])
-def test_leaked_rows_are_told_with_the_metric_without_them(rows, share):
-    text = leaks(rows)
-    facts = (str(rows), "1,725", share, "0.792", "0.771", "0.813", "+0.031", "+0.026", "+0.035")
-    assert [fact for fact in facts if fact not in text] == [], text
-
-
 CLASSES = ("a", "b", "c")
 
 

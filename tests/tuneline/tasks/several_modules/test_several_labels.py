@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from sklearn.metrics import f1_score
 from stages.train.losses import cross_fitted
 from tests.conftest import ROOT
 from tests.params import write_params
-from tests.several_labels import DATA, MODEL, PHRASES, ROWS, TAGS, TRAIN, tagged_texts, write_tagged_file
+from tests.several_labels import DATA, MODEL, ROWS, TAGS, TRAIN, write_tagged_file
 from tuneline.core.tables import read_table
 from tuneline.params.train import ThresholdParams
 from tuneline.tasks import Multilabel
@@ -114,11 +113,6 @@ def predict(project, fresh, output, *options):
     run(project, "tuneline.cli", "--", *words)
 
 
-def test_rows_without_a_label_are_rows_of_the_data():
-    without = [tags for _, tags in tagged_texts(ROWS) if not tags]
-    assert len(without) > 50
-
-
 def test_every_metric_of_sets_is_measured_and_the_model_has_learned(project):
     metrics = json.loads((project / "reports/evaluation.json").read_text())
     assert metrics["macro_f1"] > 0.9
@@ -164,69 +158,12 @@ def test_exported_models_decide_as_the_trained_one(project):
     assert compared["fp32_agreement"] == compared["fp32_lowest_label_agreement"] == 1.0
 
 
-def test_behaviour_tests_are_about_single_labels(project):
-    tests = json.loads((project / "reports/behaviour.json").read_text())["tests"]
-    rates = {test["name"]: test["pass_rate"] for test in tests}
-    assert rates["an invoice is about billing"] == 1.0
-    assert rates["thanks add praise"] >= 0.9
-    assert rates["upper case"] == 1.0
-    assert rates["praise alone is about nothing else"] == 0.0
-
-
-def test_page_and_card_show_the_labels(project):
-    html = (project / "reports/index.html").read_text()
-    assert "Rows exactly right" in html
-    assert "In the predictions" in html
-    assert "Threshold" in html
-    card = (project / "reports/model_card.md").read_text()
-    assert "| label | rows | precision | recall | F1 | threshold |" in card
-
-
-def test_example_of_the_card_predicts_with_the_thresholds(project):
-    """The example is run with the published model."""
-    card = (project / "reports/model_card.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    text, tags = FRESH[0]
-    *lines, last = example.replace("this repository", "models/classifier").replace("...", text).splitlines()
-    code = "\n".join([*lines, f"print(sorted({last}))"])
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip().splitlines()[-1] == str(tags)
-
-
 def test_predict_joins_labels_in_csv(project, fresh, tmp_path):
     predict(project, fresh, tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["labels"] for row in rows] == [";".join(tags) for _, tags in FRESH]
     assert list(rows[0]) == ["row", "labels", *(f"probability_{name}" for name in TAGS)]
-
-
-def test_predict_writes_lists_in_json_lines(project, fresh, tmp_path):
-    predict(project, fresh, tmp_path / "out.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [row["labels"] for row in rows] == [tags for _, tags in FRESH]
-    assert rows[0]["probabilities"].keys() == set(TAGS)
-
-
-def test_words_without_which_a_label_goes_are_those_that_say_it(project, fresh, tmp_path):
-    predict(project, fresh, tmp_path / "out.jsonl", "--why")
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    first, second, *_ = rows[0]["why"]
-    assert {first["label"], second["label"]} == {"damaged", "delivery"}
-    for word in (first, second, rows[1]["why"][0]):
-        assert word["word"] in " ".join(PHRASES[word["label"]]).split()
-        assert word["effect"] < 0
-    assert {word["label"] for word in rows[1]["why"]} == {"praise"}
-
-
-def test_predict_writes_lists_in_parquet(project, fresh, tmp_path):
-    predict(project, fresh, tmp_path / "out.parquet")
-    table = pq.read_table(tmp_path / "out.parquet")
-    assert table["labels"].to_pylist() == [tags for _, tags in FRESH]
-    assert str(table.schema.field("labels").type) == "list<element: string>"
-    assert str(table.schema.field("probability_praise").type) == "float"
 
 
 def test_file_is_evaluated_with_page_and_errors(project, fresh, tmp_path):
@@ -245,12 +182,6 @@ def test_file_is_evaluated_with_page_and_errors(project, fresh, tmp_path):
 
     run(project, "tuneline.cli", "--", "evaluate", fresh, "--errors", tmp_path / "errors.parquet")
     assert pq.read_table(tmp_path / "errors.parquet")["label"].to_pylist() == [["billing", "praise"]]
-
-
-def test_fresh_rows_like_the_training_data_have_not_drifted(project, tmp_path):
-    write_tagged_file(tmp_path / "many.jsonl", 300, seed=5)
-    printed = run(project, "tuneline.cli", "--", "evaluate", tmp_path / "many.jsonl")
-    assert "No drift from the training data." in printed
 
 
 def test_label_that_the_model_does_not_know_is_named(project, fresh):
