@@ -23,7 +23,7 @@ class ModelComparison(Record):
     """Mean of ``Task.agreement``: of one label per row, the fraction of rows with the same prediction."""
     agreement_low: Number | None = OMITTED
     agreement_high: Number | None = OMITTED
-    """Ends of the exact interval of ``agreement``; ``None`` in a record of an earlier version of Tuneline."""
+    """Ends of the exact interval of ``agreement``."""
     flips: int
     """Number of rows with another prediction."""
     violations: Sequence[str]

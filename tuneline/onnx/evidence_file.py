@@ -12,8 +12,8 @@ def published_evidence(file: Path, precision: str) -> Evidence:
     """Read the evidence of the model in an ONNX file.
 
     Raises:
-        StageError: There is none: an earlier version of Tuneline published the model, or the reported split
-            was not ``test``. Or it is damaged, or of other models.
+        StageError: There is none, because the reported split was not ``test``; or it is damaged, or of other
+            models.
     """
     record = UsageRecord.read(file.parent / EXPORT_RECORD)
     path = file.parent / EVIDENCE_FILE

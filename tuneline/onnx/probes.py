@@ -61,7 +61,7 @@ def probe_outputs(model: ExportedModel, texts: Sequence[Sequence[str]]) -> list[
 
 
 def check_probes(model: ExportedModel, folder: Path) -> None:
-    """Predict the probes of the model in a folder; one of an earlier version of Tuneline has none.
+    """Predict the probes of the model in a folder, if it has any.
 
     Raises:
         StageError: An output differs from the recorded one by more than rounding explains.

@@ -28,7 +28,7 @@ class ModelProvenance(Record):
 
     data: DataRecord
     base: BaseSource | None = OMITTED
-    """Pretrained model and tokenizer; ``None`` in a record that an earlier version of Tuneline wrote."""
+    """Pretrained model and tokenizer."""
     stages: Mapping[str, StageProvenance]
 
     @property

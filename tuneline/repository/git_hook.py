@@ -48,7 +48,7 @@ def is_installed(root: Path) -> bool:
 
 
 def install(root: Path) -> None:
-    """Write the hook, in place of an earlier version of it.
+    """Write the hook.
 
     Raises:
         StageError: The clone has another hook for the same event.

@@ -92,8 +92,8 @@ class RunFacts:
     def metric(self) -> Metric | None:
         """The metric that decides in the project; ``None`` if the run has none.
 
-        It is the one with an interval in ``metrics/evaluate.json``: first of all ``train.metric``. In a file
-        of an earlier version, it is the primary metric of the task.
+        It is the one with an interval in ``metrics/evaluate.json``: first of all ``train.metric``, then
+        the primary metric of the task.
         """
         of_params = ALL_METRICS.get(str(self.params.get("train.metric")))
         candidates = (of_params, *PRIMARY_METRICS, *ALL_METRICS.values())
