@@ -11,8 +11,6 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
-from tuneline.baselines import frozen as frozen_baselines
-from tuneline.baselines.frozen import FrozenEncoder
 from tuneline.core.tables import write_table
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.tasks import Classification, Regression, Task
@@ -113,13 +111,3 @@ def test_second_run_and_shards_give_the_same_bytes(project):
     into_shards(Path("data/raw"), rows=30)
     baseline.main()
     assert Path("reports/baselines/test.parquet").read_bytes() == once
-
-
-def test_vectors_are_means_over_the_tokens_without_padding(project, monkeypatch):
-    encoder = FrozenEncoder.load(Path("models/base/model"), Path("data/tokenized/tokenizer"))
-    texts = ["good", "bad poor sad bad poor sad", "", "great fine"]
-    together = encoder.vectors(texts)
-    alone = np.concatenate([encoder.vectors([text]) for text in texts])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    monkeypatch.setattr(frozen_baselines, "TEXTS_AT_A_TIME", 3)
-    np.testing.assert_allclose(encoder.vectors(texts), alone, atol=1e-5)

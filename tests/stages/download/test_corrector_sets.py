@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 
 from tests.stages.download.test_corrector import correct, key
-from tuneline.analysis.corrections import label_file
-from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import read_task
 
 SETS = ["a", "b;a", "", "c;b", "b"]
@@ -44,17 +42,3 @@ def test_correction_of_a_set_is_applied_however_it_is_ordered(download):
     assert after == {**before, pairs[0]: {"c"}, pairs[1]: {"a", "c"}, empty: {"b"}}
     corrections = json.loads(Path("data/raw/source.json").read_text())["corrections"]
     assert (corrections["labels"], corrections["stale"]) == (3, 1)
-
-
-def test_label_that_the_corrections_take_from_all_rows_is_none_any_more(download):
-    before = {}
-    for table in download({"all.csv": CSV}, DATA).values():
-        before |= sets_of(table)
-    correct([(key(text), "", "b;c", "b") for text, names in before.items() if names == {"b", "c"}])
-    after = {}
-    tables = download({"all.csv": CSV}, DATA)
-    for table in tables.values():
-        assert read_task(table.schema) == Multilabel(("a", "b"))
-        after |= sets_of(table)
-    assert after == {text: names - {"c"} for text, names in before.items()}
-    assert label_file().exists()

@@ -6,7 +6,7 @@ import numpy as np
 
 from stages.evaluate.__main__ import write_plots, write_rows
 from tuneline.predictions.files import PredictedLogits
-from tuneline.tasks import Classification, Regression, task_with_names
+from tuneline.tasks import Classification, Regression
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
 
@@ -14,19 +14,6 @@ FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", 
 def rows(path):
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def test_confusion_plot_has_class_names(tmp_path):
-    names = ('a "quoted", one', "ü > o")
-    write_plots(
-        tmp_path,
-        PredictedLogits(np.array([0, 0, 1]), np.float32([[1, 0], [0, 1], [1, 0]]), task_with_names(names)),
-    )
-    assert rows(tmp_path / "confusion.csv") == [
-        {"actual": names[0], "predicted": names[0]},
-        {"actual": names[0], "predicted": names[1]},
-        {"actual": names[1], "predicted": names[0]},
-    ]
 
 
 def test_class_name_is_no_markup_in_the_page_of_dvc_plots(tmp_path):

@@ -1,7 +1,5 @@
 """The stage with ``model.head: frozen``, in processes of its own."""
 
-import json
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +12,6 @@ from tuneline.core.tables import SplitReader
 from tuneline.linear.linear_model import LinearModel
 from tuneline.model.frozen_classifier import load_classifier, mean_pooled
 from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.tasks import Regression
 
 FROZEN = {**tiny_task.FINE_TUNED, "head": "frozen"}
 
@@ -95,12 +92,3 @@ def test_second_run_and_two_processes_give_the_same_bytes(tmp_path, data, projec
         assert launcher.outs(again).keys() == launcher.outs(project).keys()
         assert "fitted" not in launcher.output(again, rank=1)
         assert launcher.metrics(again) == pytest.approx(launcher.metrics(project), abs=1e-4)
-
-
-def test_regression_publishes_one_output(tmp_path, data):
-    folder = prepared(tmp_path, data, metric="mse")
-    tiny_task.write_data(folder, labels=Regression())
-    tiny_task.write_checkpoint(folder)
-    assert launcher.run(folder) == [0], launcher.output(folder)
-    assert json.loads((folder / "models/classifier/config.json").read_text())["problem_type"] == "regression"
-    assert load_file(folder / "models/classifier/head.safetensors")["weight"].shape == (1, 16)

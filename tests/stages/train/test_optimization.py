@@ -12,7 +12,6 @@ from stages.train.optimization import (
     build_schedule,
     class_weights,
     parameter_groups,
-    total_steps,
 )
 from tests.stages.train import tiny_task
 from tuneline.model.tokenized_splits import TokenizedSplit
@@ -43,11 +42,6 @@ def test_schedule_is_that_of_transformers_with_a_warmup(name):
         for optimizer, schedule in zip(optimizers, (ours, expected), strict=True):
             optimizer.step()
             schedule.step()
-
-
-def test_total_steps_are_epochs_of_batches_or_max_steps():
-    assert total_steps(tiny_task.params(epochs=3).train, 8) == 24
-    assert total_steps(tiny_task.params(epochs=None, max_steps=5).train, 8) == 5
 
 
 @pytest.mark.parametrize(("steps", "evaluated"), [(5, [5]), (11, [8, 11])])

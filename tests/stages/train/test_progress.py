@@ -36,10 +36,6 @@ def test_lower_loss_decides_between_equal_metrics():
     assert progress.evaluations_without_improvement == 3
 
 
-def test_best_loss_is_the_lowest():
-    assert record_evaluations([0.5, 0.7, 0.3], greater_is_better=False)[0].best.step == 3
-
-
 def test_gain_below_min_gain_is_best_but_counts_towards_patience():
     progress, best = record_evaluations([0.5, 0.505, 0.509], min_gain=0.01)
     assert best == [True, True, True]

@@ -391,17 +391,6 @@ def test_one_row_of_a_small_split_passes_where_a_share_is_tolerated(data, check)
     assert failed_checks(results) == {"mixed_encoding"}
 
 
-def test_two_rows_that_contradict_each_other_are_one_fault(data, check):
-    """2 of 60 rows are 3.3 %, more than the limit of 2 %."""
-    for name in data.columns:
-        data.raw["validation"][name][1] = data.raw["validation"][name][0]
-    data.raw["validation"]["labels"][1] = 1 - data.raw["validation"]["labels"][0]
-    data.tokenize()
-    entries = check(data, only=["conflicting_labels"]).record.checks
-    assert [(entry.status, entry.failing) for entry in entries if entry.failing] == [("passed", 2)]
-    assert {entry.allowed for entry in entries} == {"at most 2 %, or 2 rows"}
-
-
 def test_severity_of_a_check_can_be_changed_and_a_check_ignored(data, check):
     data.raw["train"]["one"][8] += "\x07"
     data.raw["train"]["two"][3] = None

@@ -40,16 +40,6 @@ def test_result_counts_rows_and_lists_the_worst_first(data, check):
     assert result.worst[1].texts["two"].endswith("\\u0007" * 4)
 
 
-def test_leak_names_the_row_that_it_repeats(data, check):
-    for row in (10, 20):
-        for name in data.columns:
-            data.raw["test"][name][row] = data.raw["validation"][name][row + 1]
-    data.tokenize()
-    result = failed_result(check(data, only=["leakage"]))
-    assert [row.number for row in result.worst] == [10, 20]
-    assert result.worst[0].like.startswith(f"validation, row 11: {data.raw['validation']['one'][11]}"[:100])
-
-
 def test_crashed_check_is_an_error_whatever_its_severity(data, check, monkeypatch):
     """Great Expectations turns an exception into a result, which must never count as passed."""
 

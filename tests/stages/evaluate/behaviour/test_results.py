@@ -1,9 +1,8 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from stages.evaluate.behaviour import Suite, pass_rates, run_suite, violations_of
+from stages.evaluate.behaviour import Suite, run_suite, violations_of
 from tests.stages.evaluate.labelled_texts import labelled_texts
 from tuneline.tasks import Classification, Multilabel, Regression
 
@@ -101,43 +100,6 @@ def test_expected_label_is_among_the_predicted_ones_by_its_threshold():
     entry = run(strict, by_both_words, **test, expect="billing")
     assert entry.passed == 0
     assert entry.failures[1].after.prediction == "", "no label"
-
-
-def test_all_behaviour_tests_share_one_model_call():
-    calls = []
-
-    def model(texts):
-        calls.append(len(texts))
-        return by_words(texts)
-
-    suite = Suite.model_validate(
-        {
-            "tests": [
-                {
-                    "name": "a",
-                    "kind": "minimum_functionality",
-                    "templates": [["the parcel"]],
-                    "expect": "delivery",
-                },
-                {"name": "none", "kind": "invariance", "change": {"replace": {"unheard": "of"}}},
-                {"name": "b", "kind": "invariance", "change": "upper_case"},
-                {
-                    "name": "c",
-                    "kind": "minimum_functionality",
-                    "templates": [["a parcel"]],
-                    "expect": "delivery",
-                },
-            ]
-        }
-    )
-    entries = run_suite(suite, ROWS, model)
-    assert calls == [1 + 6 + 1]
-    assert [(entry.cases, entry.passed) for entry in entries] == [(1, 1), (0, 0), (3, 2), (1, 1)]
-    assert (entries[1].pass_rate, entries[1].low, entries[1].high) == (None, 0.0, 1.0)
-    assert pass_rates(entries) == {
-        "invariance_pass_rate": pytest.approx(2 / 3),
-        "minimum_functionality_pass_rate": 1.0,
-    }
 
 
 def test_pass_rate_below_its_minimum_is_a_violation():

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import re
 import signal
 import time
 
@@ -123,13 +122,6 @@ def begin(project):
     assert launcher.run(project, before=launcher.kill_at(f"{LOOP}.train_batch", 1)) == [-signal.SIGKILL]
 
 
-def test_resume_starts_from_the_last_checkpoint(folder):
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    begin(folder)
-    # 11 steps were done; step 9 was saved, or 10, if its evaluation was the best so far.
-    assert re.search(rf"resumes from step (9|10) of {STEPS} \(", launcher.output(folder))
-
-
 def checkpoints(project):
     return sorted(path for path in project.glob("checkpoints/*/step-*"))
 
@@ -137,13 +129,6 @@ def checkpoints(project):
 def test_changed_parameter_starts_a_new_run(folder):
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
     tiny_task.write_params(folder, evaluate_every_steps=5, **{**SETTINGS, "learning_rate": 1e-3})
-    begin(folder)
-    assert "resumes from step" not in launcher.output(folder)
-
-
-def test_changed_data_starts_a_new_run(folder):
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    tiny_task.write_data(folder, rows=64)
     begin(folder)
     assert "resumes from step" not in launcher.output(folder)
 
