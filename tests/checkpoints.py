@@ -45,37 +45,3 @@ def write_checkpoint(folder: Path, seed: int = 0, limit: int = 64) -> Path:
     for name, content in checkpoint_files(seed, limit=limit).items():
         (folder / name).write_bytes(content)
     return folder
-
-
-def write_modernbert(folder: Path, limit: int = 8192) -> Path:
-    """Write the files of a ModernBERT with random weights and the tokenizer of the others, into a new folder.
-
-    Every second layer attends to the 16 nearest tokens, as ModernBERT does with 128.
-    """
-    import torch
-    from transformers import ModernBertConfig, ModernBertForMaskedLM
-
-    tokenizer = BertTokenizer(
-        vocab={word: number for number, word in enumerate(WORDS)},
-        model_max_length=limit,
-        model_input_names=["input_ids", "attention_mask"],
-    )
-    config = ModernBertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        global_attn_every_n_layers=2,
-        local_attention=16,
-        max_position_embeddings=limit,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        cls_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-        sep_token_id=tokenizer.sep_token_id,
-    )
-    torch.manual_seed(0)
-    ModernBertForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder

@@ -4,7 +4,6 @@ https://chromedevtools.github.io/devtools-protocol. The browser reads messages f
 writes to 4, each with a zero byte at its end, so no port and no library is needed.
 """
 
-import base64
 import itertools
 import json
 import os
@@ -143,12 +142,6 @@ class DrivenPage:
         """Return what is cut off, smaller than 11 px or paler than a contrast of 4.5."""
         frame = "{contentWindow: window, contentDocument: document}"
         return self.value(f"(() => {{{MEASURE}\nreturn measure({frame})}})()")
-
-    def take_picture(self, path: Path) -> None:
-        """Save the whole page as PNG."""
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        picture = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip={**size, "scale": 1})
-        path.write_bytes(base64.b64decode(picture["data"]))
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from collections.abc import Callable
 import pytest
 from ruamel.yaml import YAML
 
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
 from tests.conftest import ROOT
 from tests.params import write_params
 from tests.project import Project
@@ -40,14 +38,6 @@ def write_news(project: Project) -> None:
 def init_other_files(project: Project) -> None:
     write_news(project)
     project.run("tuneline", "init", "news.csv", "--force", PYTHONPATH=str(project.folder))
-
-
-def commit_task_of_the_hub(project: Project) -> None:
-    """Write what ``dvc exp run -S task=mrpc`` writes."""
-    if not (project.folder / "conf/task/mrpc.yaml").exists():
-        pytest.skip("this project has no conf/task/mrpc.yaml")
-    programs = Programs(project.folder, "adopted")
-    Pipeline(programs, print).compose(["task=mrpc"])
 
 
 def add_and_remove_tasks(project: Project) -> None:
@@ -173,11 +163,10 @@ def test_adopted_project_has_valid_parameters_and_stages(project):
     assert "[laptop] PASSED" in output
 
 
-@pytest.mark.slow  # the default suite, twice
+@pytest.mark.slow  # the default suite
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("changes", [CHANGES, [commit_task_of_the_hub]], ids=["own_files", "task_of_the_hub"])
-def test_adopted_project_passes_the_default_suite(changes, project):
-    for change in changes:
+def test_adopted_project_passes_the_default_suite(project):
+    for change in CHANGES:
         change(project)
     workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
     run_tests(

@@ -131,25 +131,6 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["out.csv"])
-def test_predict_says_that_the_disk_is_full_and_keeps_the_previous_output(pipeline, tmp_path, name):
-    small = tmp_path / "small"
-    small.mkdir()
-    (small / name).write_text("previous")
-    rows = "".join(f"{row},the parcel {row * 7919} was missing\n" for row in range(4000))
-    (tmp_path / "in.csv").write_text(f"subject,body\n{rows}")
-    tuneline = f"{Path(sys.executable).parent}/tuneline"
-    predict = f"{tuneline} predict ../in.csv -o {name} --model {pipeline}/models/onnx --keep body"
-    done = run(
-        on_full_disk(small, 8, "sh", "-c", f"{predict}; code=$?; ls -A; cat {name}; exit $code"), small
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(rf"tuneline predict: {small}/{name} {FULL}", done.stderr)
-    assert "Traceback" not in done.stderr
-    assert done.stdout.split() == [name, "previous"]
-
-
-@pytest.mark.slow
 @pytest.mark.promise("full-disk")
 def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_from_it(tmp_path):
     tiny_task.write_data(tmp_path)

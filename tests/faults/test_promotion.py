@@ -131,18 +131,6 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path, monkey
         assert machine.promote().name == "v0.2.0"
 
 
-def test_versions_and_stages_that_were_not_pushed_are_published_later(one, two):
-    first = one.promote(push=False)
-    one.promote(push=False)
-    rollback(one.registry, "production", None, "It was worse.")
-    assert origin_of(one) == {}
-    with one.registry.locked(wait=1):
-        one.registry.publish([f"refs/tags/{name}" for name in one.names])
-    two.fetch()
-    assert two.names == one.names == origin_of(one)
-    assert two.production == first.commit
-
-
 @pytest.mark.promise("hold")
 def test_hold_reaches_other_machines_and_stops_a_promotion_that_is_in_progress(one, two):
     first = one.promote()

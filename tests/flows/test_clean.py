@@ -1,6 +1,5 @@
 """Flow ``clean``: what nothing names goes, and what anything names stays."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.logging import disable_run_logger
 
-from flows.clean import clean_branches, clean_cache, clean_trees
+from flows.clean import clean_branches, clean_cache
 from flows.runs.checkout import isolated
 from flows.runs.commits import Run, RunResult, commit_run
 from flows.runs.pipeline import Pipeline
@@ -69,20 +68,6 @@ def test_old_branches_of_runs_are_removed_here_and_in_origin(toy, registry, resu
     pushing = Settings.model_validate({"training": {"push": True}})
     clean_branches(toy, pushing)
     assert branches(tmp_path / "origin.git") == kept
-
-
-def test_working_trees_and_checkpoints_that_nobody_uses_are_removed(toy):
-    for number in range(5):
-        with pytest.raises(RuntimeError), isolated(toy, f"run-{number}", "main") as checkout:
-            raise RuntimeError
-        os.utime(checkout.path, ns=(time.time_ns(),) * 2)
-    for name, days in (("old", 20), ("young", 1)):
-        folder = toy.root / "checkpoints" / name
-        folder.mkdir(parents=True)
-        os.utime(folder, (time.time() - days * DAY,) * 2)
-    clean_trees(toy, Settings.model_validate({"retention": {"checkouts": 1}}))
-    assert [path.name for path in toy.state.iterdir() if path.is_dir()] == ["run-4"]
-    assert [path.name for path in (toy.root / "checkpoints").iterdir()] == ["young"]
 
 
 @pytest.mark.timeout(300)

@@ -1,11 +1,9 @@
 """Flow ``train`` against a real Prefect server, on the small pipeline. test_deployments.py runs it through a
 worker."""
 
-import contextlib
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
@@ -16,10 +14,9 @@ from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from flows.train import train
 from flows.watch import watch
-from tests.dvc_files import add_remote, configure_dvc
+from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
-from tests.flows.web import PASSWORD, USER, web_folder
 from tuneline.repository.git import lock_at
 
 pytestmark = pytest.mark.timeout(600)
@@ -159,34 +156,18 @@ def test_settings_say_what_is_run_and_pushed_unless_the_run_does(run, toy):
     assert "nor-there" in run(push=False, ref="nor-there").state.message
 
 
-@pytest.fixture(params=["a folder", pytest.param("HTTP with a password", marks=pytest.mark.slow)])
-def shelf(request, toy, tmp_path):
-    """A DVC remote of the repository; calling it makes it known to a clone as well."""
-    with contextlib.ExitStack() as stack:
-        on_web = request.param != "a folder"
-        url = stack.enter_context(web_folder(tmp_path / "shelf")) if on_web else tmp_path / "shelf"
-        add_remote(toy.root, url, **({"auth": "basic", "user": USER, "method": "PUT"} if on_web else {}))
-
-        def let_in(root: Path) -> None:
-            if on_web:  # a password is in no commit
-                configure_dvc(root, "'remote \"shelf\"'", local=True, password=PASSWORD)
-
-        let_in(toy.root)
-        yield let_in
-
-
 @pytest.mark.slow
-def test_pushed_run_can_be_fetched_elsewhere(run, toy, shelf, tmp_path):
+def test_pushed_run_can_be_fetched_elsewhere(run, toy, tmp_path):
     """Another machine, with nothing but the git remote and the DVC remote, gets the model in production."""
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
+    add_remote(toy.root, tmp_path / "shelf")
     sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
     sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
     flow_run = run(ref="origin/main", push=True)
     assert flow_run.state.is_completed(), flow_run.state.message
     sh("git", "clone", "--quiet", str(tmp_path / "origin.git"), "elsewhere", cwd=tmp_path)
     elsewhere = tmp_path / "elsewhere"
-    shelf(elsewhere)
     sh("dvc", "artifacts", "get", ".", "onnx", "--stage", "production", "--out", "fetched", cwd=elsewhere)
     assert (elsewhere / "fetched" / "model.onnx").exists()
     (branch,) = sh(

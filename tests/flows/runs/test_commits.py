@@ -5,7 +5,6 @@ import pytest
 from flows.runs.commits import NotFastForwardError, fast_forward
 from flows.runs.repository import Repository
 from tests.faults.clones import Machine, clone, git, origin
-from tests.flows.conftest import sh
 from tuneline.repository.git import GitError
 
 
@@ -76,31 +75,3 @@ def test_files_of_a_person_are_not_overwritten(one):
     assert in_origin(one) == commit
     assert (one.root / "data").read_text() == "a person's own"
     assert git(one.root, "rev-parse", "main") == git(one.root, "rev-parse", f"{commit}^")
-
-
-@pytest.mark.slow  # five DVC commands
-@pytest.mark.timeout(120)
-def test_data_of_changed_dvc_files_follow(toy):
-    """They come from DVC's cache; what a person changed and saved nowhere stays."""
-    root = toy.root
-    (root / "rows.csv").write_text("old")
-    sh("dvc", "add", "--quiet", "rows.csv", cwd=root)
-    sh("git", "add", "--all", cwd=root)
-    sh("git", "commit", "--quiet", "--message=Old rows", cwd=root)
-    commits = []
-    for rows in ("new", "newer"):
-        (root / "rows.csv").write_text(rows)
-        sh("dvc", "add", "--quiet", "rows.csv", cwd=root)
-        sh("git", "commit", "--quiet", "--all", f"--message={rows} rows", cwd=root)
-        commits.append(toy.resolve("HEAD"))
-    sh("git", "reset", "--quiet", "--hard", "main~2", cwd=root)
-    sh("dvc", "checkout", "--quiet", "rows.csv", cwd=root)
-    assert (root / "rows.csv").read_text() == "old"
-    fast_forward(toy, "main", commits[0], push=False)
-    assert (root / "rows.csv").read_text() == "new"
-    messages = []
-    (root / "rows.csv").unlink()
-    (root / "rows.csv").write_text("a person's own")
-    fast_forward(Repository(root, messages.append), "main", commits[1], push=False)
-    assert (root / "rows.csv").read_text() == "a person's own"
-    assert "but not their data" in messages[0]

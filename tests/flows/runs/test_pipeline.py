@@ -108,20 +108,6 @@ def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_
     assert not (tmp_path / "other.json").exists()
 
 
-def test_damaged_copy_of_the_dvc_remote_is_refused(toy, registry, promoted, pipeline, tmp_path):
-    add_remote(toy.root, tmp_path / "shelf", local=True)
-    sh("dvc", "push", "--quiet", cwd=toy.root)
-    commit = registry.in_stage("production").commit
-    md5 = lock_at(toy.root, commit).out("reports/predictions.parquet")
-    sh("rm", "-rf", ".dvc/cache/files", cwd=toy.root)
-    pipeline.get(toy, "reports/predictions.parquet", commit, tmp_path / "whole", "The predictions")
-    stored = tmp_path / "shelf" / "files" / "md5" / md5[:2] / md5[2:]
-    stored.chmod(0o644)
-    stored.write_bytes(stored.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match="damaged copy"):
-        pipeline.get(toy, "reports/predictions.parquet", commit, tmp_path / "copy", "The predictions")
-
-
 @pytest.fixture
 def stage(toy, pipeline):
     """Return a function that gives the first stage another command, and runs its task as the flow does."""

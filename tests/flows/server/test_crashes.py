@@ -1,6 +1,5 @@
 """Runs of a real server, brought into their states by hand, that are started again."""
 
-import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -8,12 +7,11 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.states import Cancelled, Completed, Crashed, Pending, Running
 
-from flows.runs.processes import RUN_VARIABLE
 from flows.server import crashes
 from flows.server.crashes import ATTEMPTS, RESTARTED, restart_crashed_runs
 from flows.server.deploy import NOTIFICATIONS, apply_automations
 from flows.train import train
-from tests.flows.prefect_server import Prefect, heartbeats, prefect_server, started_with, until
+from tests.flows.prefect_server import Prefect, heartbeats, until
 from tuneline.core.yaml_files import read_yaml
 
 
@@ -101,29 +99,3 @@ def test_run_whose_heartbeats_stop_crashes(served, runs):
     finally:
         automation["trigger"]["within"] = patience
         apply_automations(served.client, [automation])
-
-
-@pytest.mark.slow  # two servers, a worker each, and three missing heartbeats
-@pytest.mark.timeout(900)
-@pytest.mark.promise("killed-worker")
-def test_run_that_died_with_its_server_is_resumed(tmp_path, toy):
-    """As after a power failure."""
-    home = tmp_path / "home"
-    with prefect_server(home) as served:
-        served.start_worker()
-        overrides = ["train.pause=0.05", "train.steps=1500"]
-        run = served.submit("train/train-on-demand", toy.root, overrides=overrides, promote=False)
-        until(lambda: list(toy.state.glob("*/checkpoints/step.json")), 200, "a checkpoint")
-        until(lambda: heartbeats(served, run), 60, "a heartbeat")
-        for process in [
-            *started_with("PREFECT_HOME", str(home)),
-            *started_with(RUN_VARIABLE, next(toy.state.glob("*/")).name),
-        ]:
-            process.kill()
-    with prefect_server(home) as served:
-        began = time.monotonic()
-        served.start_worker()
-        served.wait_for_line(run, "resuming from step", 600)
-        print(f"resumed after {time.monotonic() - began:.0f} s")
-        served.cancel(run)
-        served.wait(run)

@@ -1,11 +1,8 @@
-import hypothesis.strategies as st
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
 
-from tuneline.core.tables import StoredLabels, rebatch, tokenized_split_schema, write_table
+from tuneline.core.tables import StoredLabels, tokenized_split_schema, write_table
 from tuneline.tasks import Classification, Multilabel, Regression
 from tuneline.tasks.schemas import raw_schema, read_task, tokenized_schema
 
@@ -30,17 +27,3 @@ def test_copied_labels_are_described_to_the_byte_as_those_of_the_task(labels, tm
     expected = tokenized_schema(True, labels, "mean")
     assert copied.metadata == expected.metadata
     assert copied.serialize() == expected.serialize()
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.integers(1, 7))
-def test_batches_have_as_many_rows_each_whatever_those_that_are_read(sizes, rows):
-    numbers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    batches = list(
-        rebatch(
-            (pa.record_batch({"number": part}) for part in numbers), pa.schema({"number": pa.int64()}), rows
-        )
-    )
-    assert [len(batch) for batch in batches] == [rows] * (sum(sizes) // rows) + [sum(sizes) % rows] * (
-        sum(sizes) % rows > 0
-    )
-    assert [number for batch in batches for number in batch["number"].to_pylist()] == list(range(sum(sizes)))

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tuneline.evaluation.evaluation import evaluate_predictions, plot_columns
+from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.slices import ENOUGH_ROWS, length_slices
 from tuneline.predictions.files import PredictedLogits
-from tuneline.tasks import Classification, Multilabel, Regression
+from tuneline.tasks import Classification
 
 PAIR = Classification(("no", "yes"))
 ROWS = 4 * ENOUGH_ROWS
@@ -46,26 +46,3 @@ def test_evaluation_counts_the_clusters_of_the_rows():
     clusters = np.arange(ROWS) // 2
     result = evaluate_predictions(predictions(8, clusters), length_slices(LENGTHS), {}, seed=0, metric=None)
     assert result.metrics["clusters"] == ROWS / 2
-
-
-CURVES = {"roc", "precision_recall", "calibration"}
-
-
-@pytest.mark.parametrize(
-    ("predicted", "drawn"),
-    [
-        (predictions(wrong=8), CURVES),
-        (
-            PredictedLogits(
-                np.int8([[1, 0], [0, 1]]), np.float32([[2, -2], [-2, 1]]), Multilabel(("a", "b"))
-            ),
-            CURVES,
-        ),
-        (PredictedLogits(np.float32([1, 2]), np.float32([[1], [3]]), Regression()), {"scatter"}),
-    ],
-    ids=["classes", "sets", "numbers"],
-)
-def test_plots_of_another_kind_of_task_have_no_rows(predicted, drawn):
-    columns = plot_columns(predicted)
-    assert columns.keys() == CURVES | {"scatter"}
-    assert {name for name, values in columns.items() if len(next(iter(values.values())))} == drawn

@@ -86,14 +86,3 @@ def test_labels_with_many_rows_reach_their_target(rule, score):
         assert other(has_label[:, label], predicted[:, label]) > 0.2, (
             "not by predicting nothing, or everything"
         )
-
-
-def test_threshold_is_a_half_where_nothing_can_be_chosen():
-    logits, has_label = zipf_rows()
-    assert (choose_thresholds(logits, has_label, ThresholdParams(choose="half")) == 0.5).all()
-    assert (choose_thresholds(logits, has_label & False, F1) == 0.5).all()
-    assert (choose_thresholds(logits[:9], has_label[:9], F1) == 0.5).all()
-    has_label[:, 3] = True
-    assert choose_thresholds(logits, has_label, F1)[3] == 0.5
-    never = ThresholdParams(choose="precision", target=0.99)
-    assert (choose_thresholds(-10.0 * has_label, has_label, never) == 0.5).all()

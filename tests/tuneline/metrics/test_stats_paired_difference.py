@@ -41,20 +41,6 @@ def test_paired_metrics_equal_those_of_scikit_learn(classes, seed, metric):
     assert result.low <= result.high
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("metric", ["accuracy", "f1"])
-def test_paired_difference_equals_that_of_a_bootstrap_over_rows(metric, labels):
-    ours, theirs = predictions(0.8, labels, 1), predictions(0.75, labels, 2)
-    score = accuracy_score if metric == "accuracy" else lambda y, p: f1_score(y, p, average="macro")
-    draw = np.random.default_rng(3)
-    drawn = []
-    for _ in range(1500):
-        rows = draw.integers(0, ROWS, ROWS)
-        drawn.append(score(labels[rows], ours[rows]) - score(labels[rows], theirs[rows]))
-    result = paired_difference(METRIC_TABLE[metric], labels, ours, theirs, resamples=20_000)
-    assert [result.low, result.high] == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.008)
-
-
 def test_paired_difference_covers_the_true_difference_at_its_level():
     """300 data sets on which both models are as good: 95% of the intervals must hold 0."""
     covered = 0

@@ -12,7 +12,7 @@ from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline.model import encoded_columns
-from tuneline.model.encoded_columns import Encoder, EncodingCounts, encode_rows
+from tuneline.model.encoded_columns import Encoder, encode_rows
 from tuneline.model.encoding import EncodingError
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import tokenized_schema
@@ -55,22 +55,6 @@ def test_encoded_rows_equal_those_of_transformers(wordpiece, rows, max_length, p
     rows, _ = encoded(wordpiece, max_length, *map(list, texts))
     expected = wordpiece(*map(list, texts), truncation="longest_first", max_length=max_length)
     assert {name: [row[name] for row in rows] for name in expected} == dict(expected)
-
-
-@settings(max_examples=60)
-@given(rows=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5), max_length=st.integers(5, 40))
-def test_token_counts_equal_those_of_the_rows(wordpiece, rows, max_length):
-    encoded_rows, counts = encoded(wordpiece, max_length, *map(list, zip(*rows, strict=True)))
-    whole = wordpiece(*map(list, zip(*rows, strict=True)))["input_ids"]
-    text_tokens = [token for row in encoded_rows for token in row["input_ids"] if token not in (2, 3)]
-    assert counts == EncodingCounts(
-        rows=len(rows),
-        tokens=sum(len(row["input_ids"]) for row in encoded_rows),
-        special=3 * len(rows),
-        unknown=text_tokens.count(wordpiece.unk_token_id),
-        truncated=sum(len(ids) > max_length for ids in whole),
-        longest=max(len(row["input_ids"]) for row in encoded_rows),
-    )
 
 
 def test_special_token_in_a_text_is_text(wordpiece):

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import FlowRun
-from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.events import emit_event
 
 from tests.flows.conftest import UNLIKE, sh, tickets
@@ -31,26 +30,6 @@ def training(served, toy, run) -> None:
     """Waits until a run is in the middle of its training."""
     served.wait(run, "Running")
     until(lambda: list(toy.state.glob("*/checkpoints/step.json")), 400, "a checkpoint")
-
-
-def test_scheduled_run_finishes(worked, toy):
-    nightly = worked.client.read_deployment_by_name("train/train-nightly")
-    env = {"env": {"TUNELINE_REPOSITORY": str(toy.root)}}
-    worked.client.update_deployment(nightly.id, DeploymentUpdate(job_variables=env))
-    (schedule,) = worked.client.create_deployment_schedules(
-        nightly.id, [(IntervalSchedule(interval=timedelta(seconds=10)), True)]
-    )
-    try:
-        found = until(lambda: worked.runs_of(nightly.id, "Completed"), 400, "a scheduled run to finish")
-        assert found[0].auto_scheduled
-        assert found[0].created_by.type == "SCHEDULE"
-    finally:
-        worked.client.delete_deployment_schedule(nightly.id, schedule.id)
-        until(
-            lambda: not worked.runs_of(nightly.id, "Pending", "Submitting", "Running"),
-            60,
-            "what it started to end",
-        )
 
 
 def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import f1_score
 
@@ -164,32 +163,3 @@ def test_predict_joins_labels_in_csv(project, fresh, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["labels"] for row in rows] == [";".join(tags) for _, tags in FRESH]
     assert list(rows[0]) == ["row", "labels", *(f"probability_{name}" for name in TAGS)]
-
-
-def test_file_is_evaluated_with_page_and_errors(project, fresh, tmp_path):
-    with fresh.open("a") as file:
-        file.write(json.dumps({"text": "hello number 6. great shop", "tags": ["billing", "praise"]}) + "\n")
-    page = tmp_path / "page.html"
-    words = ["--html", page, "--errors", tmp_path / "errors.csv", "--json", tmp_path / "metrics.json"]
-    printed = run(project, "tuneline.cli", "--", "evaluate", fresh, *words)
-    assert "Macro F1" in printed
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
-    assert metrics["subset_accuracy"] == 0.75
-    with (tmp_path / "errors.csv").open(newline="", encoding="utf-8-sig") as file:
-        (error,) = csv.DictReader(file)
-    assert (error["line"], error["label"], error["predicted"]) == ("4", "billing;praise", "praise")
-    assert "In the labels" in page.read_text()
-
-    run(project, "tuneline.cli", "--", "evaluate", fresh, "--errors", tmp_path / "errors.parquet")
-    assert pq.read_table(tmp_path / "errors.parquet")["label"].to_pylist() == [["billing", "praise"]]
-
-
-def test_label_that_the_model_does_not_know_is_named(project, fresh):
-    with fresh.open("a") as file:
-        file.write(json.dumps({"text": "hello", "tags": ["billing", "new"]}) + "\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tuneline.cli", "evaluate", str(fresh)]
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 65
-    assert "line 4" in done.stderr
-    assert "the model has no class 'new'" in done.stderr
