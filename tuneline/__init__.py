@@ -20,7 +20,7 @@ NO_TELEMETRY = {
     "DVC_NO_ANALYTICS": "1",
     "GX_ANALYTICS_ENABLED": "false",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_UPDATE_DOWNLOAD_COUNTS": "false",  # datasets, evaluate: a request that counts each load
+    "HF_UPDATE_DOWNLOAD_COUNTS": "false",  # datasets: a request that counts each load
     "ITERATIVE_DO_NOT_TRACK": "1",  # gto
     "ORT_DISABLE_TELEMETRY": (
         "1"

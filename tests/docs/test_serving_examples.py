@@ -38,17 +38,6 @@ def test_example_of_rows_predicts_as_the_classifier_of_the_project(tmp_path_fact
     assert threads == len(os.sched_getaffinity(0))
 
 
-@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
-def test_example_of_words_prints_their_effects(tmp_path_factory, monkeypatch, capsys, columns):
-    project = published_pipeline(tmp_path_factory, "classification", columns=columns)
-    names = run_example(project, monkeypatch, "word_effects")
-    *effects, last = capsys.readouterr().out.splitlines()
-    words = sum(len(text.split()) for text in names["texts"][: len(columns)])
-    assert len(effects) == min(5, words)
-    assert effects[0].split()[0] in names["model"].task.names
-    assert last == f"{words} of {words} words were left out"
-
-
 def test_three_lines_of_a_program_predict(tmp_path_factory, monkeypatch):
     project = published_pipeline(tmp_path_factory, "classification", columns=("subject", "body"))
     names = run_example(project, monkeypatch, "prediction = TextClassifier")
