@@ -15,6 +15,13 @@ runner = CliRunner(env={"COLUMNS": "200"})
 POLICY = PromotionPolicy()
 
 
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of git without a commit."""
+    sh("git", "init", "--quiet", cwd=tmp_path)
+    return tmp_path
+
+
 def remember(root: Path, entries: list[GateEntry]) -> None:
     tree = sh("git", "mktree", cwd=root, input="").strip()
     parents: list[str] = []

@@ -65,8 +65,6 @@ def changed(folder, **changes):
             lambda folder: (folder / "tokenizer.json").unlink(),
             "--checkpoint: models/source/tiny has no tokenizer",
         ),
-        ("--checkpoint: models/source/tiny has no weights",),
-        ("--checkpoint: models/source/tiny has no config.json",),
         (
             lambda folder: changed(folder, model_type="vit"),
             "--checkpoint: models/source/tiny is of type 'vit'",
