@@ -14,11 +14,6 @@ WORDS = (
     " payment login reset password late broken size exchange return charged tracking address door team answer"
     " thanks phone call waiting month shop item colour wrong missing box open email number account help soon"
 ).split()
-NOUNS = (
-    "river king bridge garden school engine forest library painter harbour museum captain album treaty"
-).split()
-"""Words of which texts are made that are a pair, or are none."""
-
 Columns = dict[str, list[str]]
 
 

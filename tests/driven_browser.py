@@ -19,7 +19,6 @@ from tests.browser import BROWSER, MEASURE
 
 SECONDS = 60
 KEYS = {"Tab": (9, ""), "Enter": (13, "\r")}
-CTRL = 2
 HEIGHTS = {1280: 900, 390: 844}
 
 

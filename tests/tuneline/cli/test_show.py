@@ -5,9 +5,7 @@ import sys
 
 from typer.testing import CliRunner
 
-from tests.records import export_record
 from tuneline.cli import app
-from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import DevicesUsed, StageProvenance
 from tuneline.core.written_records import write_record
@@ -36,19 +34,6 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
 def test_show_prints_escape_sequences_of_a_commit_as_codes(project):
     project.git("commit", "--quiet", "--amend", "--message", "Run\x1b[2J \u202etxt.exe")
     assert r"Run\x1b[2J \u202etxt.exe" in shown()
-
-
-def test_show_of_exported_models_names_the_base_model(tmp_path):
-    source = PretrainedSource(
-        name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
-    )
-    record = export_record()
-    base = BaseSource(checkpoint=source, tokenizer=source)
-    write_record(
-        tmp_path / "export.json",
-        record.model_copy(update={"provenance": record.provenance.model_copy(update={"base": base})}),
-    )
-    assert f"base  someone/bert at {'c' * 40}, licence mit" in shown(str(tmp_path))
 
 
 def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):

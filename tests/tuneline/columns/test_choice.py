@@ -133,10 +133,7 @@ def test_label_that_most_rows_lack_is_asked_about_once():
     ("name", "message"),
     [
         ("objects", "JSON objects"),
-        ("digits", "several 0 and 1 in a cell"),
-        ("columns of annotators", "labels of several people"),
         ("votes with semicolons", "labels of several people in a cell"),
-        ("thousands", "numbers from"),
         ("money", "numbers with units or thousands"),
         ("stars", "--label y --task classification"),
     ],

@@ -1,5 +1,3 @@
-import pytest
-
 from tests.params import params
 from tuneline.params.loading import find_warnings, print_warnings
 
@@ -13,20 +11,6 @@ def test_learning_rate_from_scratch_with_a_checkpoint_is_a_warning(capsys):
     assert capsys.readouterr().out.startswith(
         "train: WARNING: train.learning_rate: 0.0007 suits training from scratch"
     )
-
-
-@pytest.mark.parametrize(
-    ("model", "train"),
-    [
-        ({}, {"learning_rate": 7e-4}),
-        (CHECKPOINT, {"learning_rate": 5e-5}),
-        (CHECKPOINT, {"learning_rate": 2e-4}),
-        (CHECKPOINT | {"head": "frozen"}, {"learning_rate": 7e-4}),
-        (CHECKPOINT, {"learning_rate": 7e-4, "lora": {}}),
-    ],
-)
-def test_usual_learning_rates_give_no_warning(model, train):
-    assert find_warnings(params(model=model, train=train)) == []
 
 
 def test_lora_without_a_checkpoint_is_a_warning():

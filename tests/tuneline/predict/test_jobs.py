@@ -3,14 +3,11 @@ others."""
 
 import json
 import os
-import shutil
 import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, published
 from tuneline.predict import jobs
 
@@ -61,18 +58,3 @@ def test_bad_files_stop_no_other_and_end_with_their_own_status(classification, t
     assert "no column 'body'" in "".join(lines[start:end])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1.parquet", "5.parquet"]
     assert pq.read_table(tmp_path / "out/5.parquet").column_names[:3] == ["row", "subject", "label"]
-
-
-def test_text_that_the_tokenizer_cannot_encode_stops_no_other_file_and_is_not_quoted(
-    classification, tmp_path, run
-):
-    model = Path(shutil.copytree(classification / "models/onnx", tmp_path / "model"))
-    make_runaway(model / "tokenizer.json")
-    bad, good = tmp_path / "bad.jsonl", tmp_path / "good.jsonl"
-    bad.write_text(PAIR + json.dumps({"subject": "the parcel", "body": TEXT}) + "\n")
-    good.write_text(PAIR)
-    lines = run(model, bad, good)
-    assert {"file 1 ends with status 65", "file 2 ends with status 0"} <= {*lines}
-    reason = next(line for line in lines if line.startswith("tuneline predict: "))
-    assert "bad.jsonl, row 2: the tokenizer" in reason
-    assert "xxx" not in "".join(lines)

@@ -70,13 +70,6 @@ def test_effects_are_those_of_predictions_without_each_word_of_both_texts(pair_m
     assert {effect.label for effect in occlusion.effects} == {pair_model.predict_one(PAIR).label}
 
 
-def test_effects_in_a_document_of_windows_are_of_the_whole_answer(tmp_path_factory):
-    model = load(tmp_path_factory, "classification", "windows")
-    row = ("the parcel", LONG)
-    assert model.encode([row]).window_counts.tolist() == [3]
-    assert len(check_by_hand(model, row).effects) == 2 + len(WORDS) * 2
-
-
 def test_planted_words_are_found_with_their_effects_in_order(text_model, tmp_path):
     model = planted(text_model, tmp_path, {"late": [2.0, 0.0, 0.0], "fine": [-1.0, 0.0, 0.0]})
     occlusion = word_effects(model, ("my order is late and was fine again",))

@@ -1,7 +1,6 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,18 +68,6 @@ def test_token_ids_equal_those_of_training(deployed, trained_tokenizer, pairs):
             rows.values[name][start:stop].tolist()
             for start, stop in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
         ] == expected[name]
-
-
-@settings(max_examples=20)
-@given(
-    pairs=st.lists(
-        st.tuples(st.text("ab ", max_size=40), st.text("ab ", max_size=40)), min_size=1, max_size=12
-    ),
-    batch_size=st.integers(1, 5),
-)
-def test_sorting_by_length_changes_neither_order_nor_predictions(deployed, pairs, batch_size):
-    alone = np.concatenate([deployed.outputs(deployed.encode([pair]), 1) for pair in pairs])
-    np.testing.assert_allclose(deployed.outputs(deployed.encode(pairs), batch_size), alone, atol=2e-6)
 
 
 def test_special_token_in_a_text_is_text_as_in_training(deployed, trained_tokenizer):

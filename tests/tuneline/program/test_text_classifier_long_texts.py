@@ -5,12 +5,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.exported_pipeline import published_pipeline
-from tests.small_pipeline import WORDS
 from tuneline.core.tables import SplitReader
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.program.text_classifier import TextClassifier
-
-LONG = tuple(WORDS * 3)
 
 
 @pytest.fixture(scope="module", params=[pytest.param("head_tail", marks=pytest.mark.slow), "windows"])
@@ -44,13 +41,3 @@ def test_predictions_of_texts_are_those_that_were_evaluated_and_compared(project
     evaluated = np.stack(pq.read_table(project / "reports/predictions.parquet")["logits"].to_numpy())
     logits = deployed.logits(deployed.encode(raw_rows(project)), batch_size)
     np.testing.assert_allclose(logits, evaluated, atol=1e-3)
-
-
-def test_answer_of_a_document_is_the_mean_of_the_logits_of_its_windows(tmp_path_factory):
-    project = published_pipeline(tmp_path_factory, "classification", "windows")
-    deployed = TextClassifier.load(project / "models/onnx", threads=1)
-    rows = deployed.encode([("the parcel", " ".join(LONG))])
-    windows = rows.pad(np.array([0]), 0)
-    assert len(windows["input_ids"]) == 4
-    expected = deployed.classifier.logits(windows).mean(axis=0)
-    np.testing.assert_allclose(deployed.logits(rows, 1)[0], expected, atol=1e-5)

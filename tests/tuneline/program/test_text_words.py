@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.exported_pipeline import published_pipeline
@@ -44,16 +42,6 @@ def words(model, *texts):
 )
 def test_words_are_what_people_would_call_so(deployed, text, expected):
     assert words(deployed, text) == expected
-
-
-@settings(max_examples=60)
-@given(text=st.text(max_size=40) | st.text("ab1,. '!包裹พัส\u0301ุ📦\u200d", max_size=20))
-def test_every_character_that_is_no_space_is_in_one_word_at_most(deployed, text):
-    spans = read_words(deployed, (text,))
-    ends = [0] + [span.end for span in spans]
-    for previous, span in zip(ends, spans, strict=False):
-        assert previous <= span.start < span.end
-        assert not any(character.isspace() for character in text[span.start : span.end])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tuneline.readers.rows_of_files import problems, read
-from tuneline.readers import delimited, text
+from tuneline.readers import delimited
 from tuneline.readers.rows import RowProblem
 from tuneline.runtime.errors import DataError
 
@@ -85,13 +85,6 @@ def test_header_that_cannot_be_read_is_refused(tmp_path, content, message):
 
 def test_column_without_a_name_is_numbered(tmp_path):
     assert read(tmp_path / "a.csv", ",text\n")[0] == ["column_1", "text"]
-
-
-def test_line_that_is_too_long_is_a_bad_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "LONGEST_LINE", 20)
-    _, rows = read(tmp_path / "a.csv", "id,text\n1," + "x" * 100 + "\n2,b\n")
-    assert problems(rows) == [(2, "longer than 20 characters")]
-    assert rows[-1] == (3, ["2", "b"])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,21 +1,13 @@
 """Rows to predict, of files of any format."""
 
-import csv
-import io
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tuneline.readers.formats import FORMATS
 from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.tables import Input
 
 COLUMNS = InputColumns(("text",), ("id",))
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
-many_files = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def read(path, content, columns=COLUMNS):
@@ -24,30 +16,12 @@ def read(path, content, columns=COLUMNS):
         return list(source.rows)
 
 
-def expected(texts, key):
-    blank = "column 'text': no text, or only white space"
-    return [
-        (text, {"id": key(number)}) if text.strip() else (number + 1, blank)
-        for number, text in enumerate(texts)
-    ]
-
-
 def contents(rows):
     """Return what the rows hold; of a row that cannot be predicted, its number and problem."""
     return [
         (row.texts[0], row.kept) if isinstance(row, Row) else (row.number, row.problem.message)
         for row in rows
     ]
-
-
-@many_files
-@given(texts=st.lists(TEXTS, min_size=1, max_size=20))
-def test_any_texts_are_read_back(tmp_path, texts):
-    file = io.StringIO(newline="")
-    csv.writer(file, quoting=csv.QUOTE_ALL).writerows([("id", "text"), *enumerate(texts)])
-    assert contents(read(tmp_path / "in.csv", file.getvalue())) == expected(texts, str)
-    lines = "".join(json.dumps({"id": number, "text": text}) + "\n" for number, text in enumerate(texts))
-    assert contents(read(tmp_path / "in.jsonl", lines)) == expected(texts, int)
 
 
 def test_rows_are_numbered_without_header_and_empty_lines(tmp_path):

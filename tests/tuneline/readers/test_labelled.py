@@ -112,16 +112,6 @@ def test_bad_values_are_left_out_with_their_line_and_reason(tmp_path):
     assert bad.first[0].startswith("line 2, column 'tags': the labels are a number")
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [("7", "a number, not text"), ('"\\ud800"', "an unpaired surrogate"), ("[1]", "a list")],
-)
-def test_value_that_is_no_text_is_a_bad_row(tmp_path, text, problem):
-    (tmp_path / "in.jsonl").write_text(f'{{"text": "a", "tags": "x"}}\n{{"text": {text}, "tags": "x"}}\n')
-    with pytest.raises(DataError, match=rf"line 2: column 'text' (is|has) {problem}"):
-        read(tmp_path / "in.jsonl")
-
-
 def test_optional_columns_may_be_missing_and_others_are_text(tmp_path):
     (tmp_path / "in.csv").write_text("text,id\na,7.0\n")
     with pytest.raises(DataError, match=r"no column 'tags'"):

@@ -56,12 +56,6 @@ def test_damaged_gzip_file_is_refused(tmp_path, content, monkeypatch):
         read(None)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "UTF8", "utf-16"])
-def test_byte_order_mark_is_dropped(tmp_path, encoding):
-    content = CONTENT.encode("utf-16" if encoding == "utf-16" else "utf-8-sig")
-    assert read(written(tmp_path, "a.csv", content), encoding) == ["one\n", "two\n"]
-
-
 def test_file_that_is_no_text_is_refused(tmp_path):
     with pytest.raises(DataError, match="utf-16 according") as refused:
         read(written(tmp_path, "a.csv", CONTENT.encode("utf-16")))
@@ -72,17 +66,6 @@ def test_file_that_is_no_text_is_refused(tmp_path):
         read(written(tmp_path, "b.csv", gzip.compress(random.Random(0).randbytes(9999))[10:]))
     with pytest.raises(UnreadableError, match=r"c\.csv .*No such file"):
         read(tmp_path / "c.csv")
-
-
-def test_byte_that_is_no_text_is_a_problem_of_its_line(tmp_path):
-    with open_text(
-        written(tmp_path, "a.csv", b"fine\ncaf\xe9\n" + b"text\n" * 50 + b"a\0b\n"), "utf-8"
-    ) as lines:
-        problems = [problem for _ in lines if (problem := lines.take_problem())]
-    assert [(problem.line, problem.message) for problem in problems] == [
-        (2, "not utf-8: byte 0xe9"),
-        (53, "a zero byte"),
-    ]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

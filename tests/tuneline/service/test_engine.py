@@ -1,14 +1,13 @@
 """Workers: every row of every request gets the logits that it would get alone, and nobody waits for long."""
 
 import asyncio
-import threading
 
 import numpy as np
 import pytest
 
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
-from tuneline.service.engine import MOST_EXPLANATIONS, Engine
+from tuneline.service.engine import Engine
 from tuneline.service.requests import RequestError, ServiceLimits
 
 PAIR = ("the parcel", "never came")
@@ -123,24 +122,3 @@ def test_too_many_rows_are_refused_and_those_of_a_client_that_left_are_not_compu
 
     assert asyncio.run(ask()) == (429, 1)
     assert computed == [PAIR]
-
-
-def test_few_rows_wait_to_be_explained_and_no_more_is_computed_of_those_that_nobody_waits_for(model):
-    engine = Engine(1, ServiceLimits())
-    is_free = threading.Event()
-    engine._explainer.submit(is_free.wait)
-
-    async def explain():
-        asked = [asyncio.ensure_future(engine.explain(model, PAIR)) for _ in range(MOST_EXPLANATIONS)]
-        await asyncio.sleep(0)
-        with pytest.raises(RequestError, match="wait to be explained"):
-            await engine.explain(model, PAIR)
-        for task in asked[1:]:
-            task.cancel()
-        is_free.set()
-        results = await asyncio.gather(*asked, return_exceptions=True)
-        assert results[0].effects
-        assert all(isinstance(result, asyncio.CancelledError) for result in results[1:])
-
-    asyncio.run(explain())
-    engine.stop()

@@ -77,14 +77,6 @@ def test_regression_has_one_output(tmp_path_factory):
         assert service.post("/predict", {"inputs": PAIR}).json() == [{"score": expected, "label": "LABEL_0"}]
 
 
-def test_info_describes_the_model(pairs):
-    info = pairs.client.get("/info").json()
-    labels = list(info["model_type"]["classifier"]["label2id"])
-    assert list(info["model_type"]["classifier"]["id2label"].values()) == labels
-    assert set(labels) == {item["label"] for item in pairs.post("/predict", {"inputs": PAIR}).json()}
-    assert info["max_client_batch_size"] == 1024
-
-
 def test_client_of_hugging_face_reads_the_answers(pairs, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # it takes any address for the hub
     best = pairs.post("/predict", {"inputs": PAIR}).json()[0]

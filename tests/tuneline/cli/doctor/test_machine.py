@@ -1,26 +1,4 @@
-import pytest
-
 from tuneline.cli import doctor as machine
-
-
-def write_lock(tmp_path, text):
-    path = tmp_path / "requirements.txt"
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("lock", "installed", "message"),
-    [
-        ("numpy==2.0 \\\n    --hash=sha256:00\n    # via x\n", {"numpy": "2.0"}, "1 packages as pinned"),
-        ("torch==2.1\n", {"torch": "2.1+cpu"}, "1 packages as pinned"),
-        ("absent==1 ; python_full_version < '3.0'\n", {}, "0 packages as pinned"),
-        ("torch==2.1\n", {"torch": "2.2+cpu"}, "requirements.txt: torch 2.2+cpu (pinned: 2.1)"),
-        ("absent==1\n", {}, "absent missing (pinned: 1)"),
-    ],
-)
-def test_packages_are_compared_with_their_pins(tmp_path, lock, installed, message):
-    assert machine.check_packages(write_lock(tmp_path, lock), installed).message.endswith(message)
 
 
 def test_programs_of_another_environment_on_path_are_a_warning(tmp_path):

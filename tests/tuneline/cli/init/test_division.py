@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from tests.tuneline.cli.init.test_init import downloaded, init
-from tuneline.cli.init.division import usual_split
 from tuneline.params.loading import load_params
 
 WORDS = "parcel invoice login refund courier password address label order card week today broken late".split()
@@ -94,12 +93,3 @@ def test_rows_are_divided_by_time_where_the_user_says_so_and_it_stays(project):
         assert load_params().data.split.by_time == "created"
         assert "the latest rows by 'created' are test" in done.output
         assert "has dates" not in done.output
-
-
-@pytest.mark.parametrize(
-    ("rows", "validation", "test"),
-    [(40, 0.15, 0.3), (1_300, 0.12, 0.24), (3_000, 0.1, 0.1), (10**6, 0.1, 0.1)],
-)
-def test_small_files_give_a_larger_part_to_validation_and_test(rows, validation, test):
-    split = usual_split(rows)
-    assert (split.validation, split.test) == (validation, test)

@@ -7,7 +7,6 @@ from tuneline.analysis.corrections import dropped_file
 from tuneline.cli import app
 from tuneline.params.data import SplitParams
 from tuneline.params.loading import load_params
-from tuneline.params.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 
@@ -61,35 +60,6 @@ def test_second_run_changes_nothing_and_asks_nothing(project, tickets):
     assert "nothing, all is there already" in done.output
     assert "git rm" not in done.output
     assert (project / "params.yaml").read_bytes() == params
-
-
-def test_class_names_and_behaviour_tests_that_the_user_added_for_this_file_are_kept(project, tickets):
-    init(tickets, "--force")
-    own = {
-        "data.label_names": ["delivery", "damage"],
-        "evaluate.behaviour": "own",
-        "train.learning_rate": 1e-3,
-    }
-    (project / "params.yaml").write_text(changed(project / "params.yaml", own))
-    assert init(tickets).exit_code == 0
-    params = load_params()
-    assert (params.data.label_names, params.evaluate.behaviour, params.train.learning_rate) == (
-        ["delivery", "damage"],
-        "own",
-        1e-3,
-    )
-
-
-def test_file_under_data_source_is_used_in_place(project, tickets):
-    folder = project / "data/source/mine"
-    folder.mkdir(parents=True)
-    tickets.replace(folder / "export.csv")
-    before = contents(project / "data")
-    done = init(folder / "export.csv", "--force")
-    assert done.exit_code == 0, done.output
-    assert contents(project / "data") == before
-    assert (load_params().data.path, load_params().data.splits.train) == ("mine", "export")
-    assert sum(map(len, downloaded().values())) == 40
 
 
 @pytest.mark.parametrize("name", ["train.csv", "mine.csv"])
@@ -192,16 +162,6 @@ def test_test_file_without_labels_is_left_out_with_a_note(project, tickets):
     assert len(downloaded()["test"]) == pytest.approx(12, abs=1)
 
 
-def test_numeric_labels_give_a_regression_with_a_suitable_metric(project):
-    (project / "sts.tsv").write_text(
-        "sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb {n}\t{n / 7:.2f}\n" for n in range(50))
-    )
-    assert init(project / "sts.tsv", "--force").exit_code == 0
-    params = load_params()
-    assert (params.data.task, params.train.metric) == ("regression", "pearson")
-    assert params.evaluate.behaviour is None
-
-
 def test_markup_in_a_text_is_shown_literally(project):
     (project / "a.csv").write_text(
         "text,label\n" + "".join(f"[red]warm[/red] words {n},{n % 2}\n" for n in range(30))
@@ -229,24 +189,6 @@ def test_error_is_one_message_and_nothing_is_written(project, tickets, words, me
     assert message in done.output
     assert "Traceback" not in done.output
     assert not (project / "data").exists()
-
-
-def test_long_texts_are_read_in_windows_and_short_ones_of_a_later_file_are_not(project, tickets, checkpoint):
-    """The checkpoint takes 64 tokens, and every letter is one."""
-    long = project / "long.csv"
-    rows = [f"{'a b ' * 60}{number},{number % 2}\n" for number in range(40)]
-    long.write_text("text,label\n" + "".join(rows))
-    done = init(long, "--force", "--checkpoint", checkpoint)
-    assert done.exit_code == 0, done.output
-    tokenize = load_params().tokenize
-    assert (tokenize.long_text, tokenize.max_length) == ("windows", 64)
-    assert (tokenize.windows.stride, tokenize.windows.max_windows) == (8, 3)
-    assert "100% of the rows are longer than 64 tokens" in done.output
-    assert "docs/long-documents.md" in done.output
-
-    init(tickets, "--force", "--checkpoint", checkpoint)
-    tokenize = load_params().tokenize
-    assert (tokenize.long_text, tokenize.windows.max_windows) == ("truncate", 8)
 
 
 def test_rows_without_label_are_left_out_and_counted(project, tickets):

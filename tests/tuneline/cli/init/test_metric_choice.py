@@ -3,7 +3,6 @@ from collections import Counter
 import pytest
 
 from stages.download.__main__ import main as download
-from tests.params import change_params
 from tests.tuneline.cli.init.test_init import init
 from tuneline.cli.init.metric_choice import metric_of_classes
 from tuneline.params.loading import load_params
@@ -49,15 +48,3 @@ def test_rare_class_of_two_is_the_one_that_f1_and_the_curves_are_of(project, lab
     init(write_rows(project / "rows.csv", labels), "--force")
     assert load_params().data.label_names == names
     download()
-
-
-def test_metric_of_the_user_stays_for_the_same_data(project):
-    file = write_rows(project / "spam.csv", ["fraud"] * 30 + ["ok"] * 570)
-    init(file, "--force")
-    change_params(project, {"train.metric": "f1"})
-    done = init(file, "--force")
-    assert load_params().train.metric == "f1"
-    assert "train.metric stays f1" in done.output
-
-    init(write_rows(project / "even.csv", ["a", "b"] * 300), "--force")
-    assert load_params().train.metric == "accuracy"

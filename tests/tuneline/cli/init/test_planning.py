@@ -1,11 +1,9 @@
-import csv
 import math
 import re
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.columns_corpus import KINDS, drawn
 from tests.hub import LoopbackHub
 from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
@@ -102,22 +100,6 @@ def test_suggestion_reads_the_language_of_the_texts(text, expected):
     assert suggested_for([None, text]) == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--checkpoint", "models/source/none"], "--checkpoint: models/source/none is not a folder"),
-        (["--checkpoint", "owner/name"], "the hub cannot be asked for owner/name"),
-    ],
-)
-def test_invalid_checkpoint_is_refused_before_anything_is_written(project, tickets, options, message):
-    before = (project / "params.yaml").read_bytes()
-    done = init(tickets, "--force", *options)
-    assert done.exit_code == 1
-    assert message in done.output
-    assert (project / "params.yaml").read_bytes() == before
-    assert not (project / "data").exists()
-
-
 @pytest.mark.slow
 def test_checkpoint_of_the_hub_is_pinned_to_its_commit(project, tickets, tmp_path, run_tuneline):
     with LoopbackHub(tmp_path / "hub") as hub:
@@ -164,17 +146,3 @@ def test_first_line_that_can_be_read_in_two_ways_stops_with_the_option_for_each(
     assert "'price', 'a', 'some words'" in done.output
     assert "add --header" in done.output
     assert "add --no-header" in done.output
-
-
-def test_rows_of_several_people_are_asked_about_and_said(project):
-    columns = drawn(KINDS["a row for each annotator"], seed=1, rows=150, dirt=0)
-    with (project / "rows.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
-    asked = init(project / "rows.csv", "--yes")
-    assert asked.exit_code == 3
-    assert "'annotator' names who labelled a row" in asked.output
-    assert "--label mood --task classification" in asked.output
-    done = init(project / "rows.csv", "--label", "mood", "--task", "classification", "--yes")
-    assert done.exit_code == 0, done.output
-    assert "A text is in 3.0 rows" in done.output
-    assert load_params().data.split.by is None

@@ -84,10 +84,6 @@ def semicolons(folder):
     return write_csv(folder, ["tags"], [joined(";")])
 
 
-def commas(folder):
-    return write_csv(folder, ["tags"], [joined(", ")])
-
-
 def commas_of_numbers(folder):
     return write_csv(folder, ["codes"], [joined(",", names=["1", "4", "17", "23"])])
 
@@ -98,14 +94,6 @@ def lists_of_json(folder):
 
 def lists_of_parquet(folder):
     return write_parquet(folder, ["tags"], [sets_of()])
-
-
-def lists_of_python(folder):
-    return write_csv(folder, ["tags"], [[str(labels) for labels in sets_of()]])
-
-
-def columns_of_numbers(folder):
-    return write_csv(folder, TAGS, ones())
 
 
 def columns_among_others(folder):
@@ -126,12 +114,9 @@ SEPARATED = {"layout": "separated"}
 COLUMNS = {"layout": "columns", "columns": TAGS}
 LAYOUTS = [
     (semicolons, "tags", {**SEPARATED, "separator": ";"}),
-    (commas, "tags", {**SEPARATED, "separator": ","}),
     (commas_of_numbers, "codes", {**SEPARATED, "separator": ","}),
     (lists_of_json, "tags", {"layout": "lists"}),
     (lists_of_parquet, "tags", {"layout": "lists"}),
-    (lists_of_python, "tags", {"layout": "lists"}),
-    (columns_of_numbers, "labels", COLUMNS),
     (columns_among_others, "labels", COLUMNS),
 ]
 
@@ -141,18 +126,6 @@ def paths_with_bars(folder):
     return write_csv(
         folder, ["label"], [cycle("goods|books", "goods|music", "services|repair", "services|advice")]
     )
-
-
-def names_with_commas(folder):
-    return write_csv(folder, ["label"], [cycle("Books, used", "Books, new", "Music, used", "Music")])
-
-
-def decimal_commas(folder):
-    return write_csv(folder, ["label"], [[f"{row % 5},{row % 9}" for row in range(60)]])
-
-
-def objects_of_json(folder):
-    return write_jsonl(folder, ["more", "label"], [cycle({"a": 1}, {"a": 2}), cycle("a", "b")])
 
 
 def names_in_brackets(folder):
@@ -182,8 +155,6 @@ def texts_that_contradict(folder):
 
 LOOK_ALIKES = [
     paths_with_bars,
-    names_with_commas,
-    objects_of_json,
     names_in_brackets,
     dates,
     one_column_of_numbers,
@@ -214,17 +185,9 @@ def test_look_alike_has_one_label(project, write):
     assert (decision.task, decision.sets) == ("classification", None)
 
 
-def test_decimal_commas_are_numbers(project):
-    assert decided(decimal_commas(project)).task == "regression"
-
-
 def names_with_and_without_commas(folder):
     """A name with a comma, whose parts are names, too."""
     return write_csv(folder, ["topic"], [cycle("Health", "Fitness", "Health, Fitness", "Sleep")])
-
-
-def two_columns(folder):
-    return write_csv(folder, ["toxic", "obscene"], [cycle(0, 1), cycle(0, 0, 1)])
 
 
 def some_repeated_texts(folder):
@@ -240,11 +203,6 @@ def spaces(folder):
 DOUBTS = [
     (spaces, "--separator ' '", {**SEPARATED, "separator": " "}),
     (names_with_and_without_commas, "--separator ','", {**SEPARATED, "separator": ","}),
-    (
-        two_columns,
-        "--label toxic --label obscene",
-        {"layout": "columns", "columns": ["toxic", "obscene"]},
-    ),
 ]
 
 
@@ -298,11 +256,3 @@ def test_parameters_are_those_that_download_reads(project):
 def test_columns_of_ones_and_empty_cells_are_labels(project):
     decision = decided(write_csv(project, TAGS, ones(yes=1, no="")))
     assert decision.sets.columns == TAGS
-
-
-def test_lists_of_objects_are_refused_with_what_to_write(project):
-    path = write_jsonl(project, ["tags"], [[[{"name": name} for name in labels] for labels in sets_of()]])
-    with pytest.raises(DataError) as refused:
-        decided(path)
-    assert "Column 'tags'" in refused.value.problem
-    assert "Write the names of a row into one cell" in refused.value.hint

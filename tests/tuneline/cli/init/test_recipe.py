@@ -77,16 +77,6 @@ def test_wider_models_get_lower_learning_rates(plan, opened, width, rate):
     assert values["train.learning_rate"] == rate
 
 
-@pytest.mark.parametrize(
-    ("launch", "given", "proposed"),
-    [("auto", None, "auto"), ("auto", "no", "no"), ("gpu", None, None), ("gpu", "bf16", "bf16")],
-)
-def test_precision_is_left_to_a_measurement_unless_the_user_chose_it(plan, opened, launch, given, proposed):
-    params = of_train(launch=launch, mixed_precision=given)
-    values, _ = fine_tuning(opened, lengths(30), plan, params)
-    assert values["train.mixed_precision"] == proposed
-
-
 @pytest.mark.parametrize(("unknown", "named"), [(0.01, False), (0.2, True)])
 def test_checkpoint_of_another_language_is_named(plan, opened, unknown, named):
     _, reasons = fine_tuning(opened, replace(lengths(30), unknown=unknown), plan, load_params())
@@ -134,12 +124,3 @@ def test_long_texts_are_read_in_windows_unless_they_are_few_or_too_long(plan, to
     assert values["tokenize.long_text"] == kind
     assert values.get("tokenize.windows.max_windows") == max_windows
     assert ("docs/long-documents.md" in "\n".join(reasons)) == (kind != "truncate")
-
-
-def test_pairs_of_long_texts_have_no_windows(plan):
-    long = np.full(100, 2000)
-    both, one = (TextLengths.of_texts([long, other], 3) for other in (long, np.full(100, 100)))
-    values, reasons = plan_long_texts(both, 512, plan, load_params())
-    assert values["tokenize.long_text"] == "head_tail"
-    assert "both texts are long" in "\n".join(reasons)
-    assert plan_long_texts(one, 512, plan, load_params())[0]["tokenize.long_text"] == "windows"

@@ -24,14 +24,6 @@ def test_numbers_are_written_as_the_download_stage_writes_classes(tmp_path):
     assert rows_of(opened(tmp_path / "in.parquet")) == [("a", "1"), ("b", None), ("c", "0.5")]
 
 
-def test_columns_are_the_keys_of_all_json_lines(tmp_path):
-    path = tmp_path / "in.jsonl"
-    path.write_text('{"text": "a", "tags": ["x"]}\n\n{"label": 1, "text": "b"}\n')
-    file = opened(path)
-    assert list(file.columns) == ["text", "tags", "label"]
-    assert rows_of(file) == [("a", f'{NESTED}["x"]', None), ("b", None, "1")]
-
-
 def test_lists_of_lists_and_objects_in_parquet_are_neither_text_nor_label(tmp_path):
     pq.write_table(
         pa.table({"tags": [[["a"]], None], "text": ["x", "y"], "more": [{"a": 1}, {"a": 2}]}),

@@ -63,38 +63,6 @@ def test_every_input_format_gives_the_predictions_of_the_trained_model(
     assert all(line["probability"] == max(line["probabilities"].values()) for line in lines)
 
 
-def read_output(path):
-    if path.name.endswith("parquet"):
-        return pq.read_table(path).to_pylist()
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    if "jsonl" in path.name:
-        objects = lines_of(content.decode())
-        by_name = [
-            {f"probability_{name}": value for name, value in line.pop("probabilities").items()}
-            for line in objects
-        ]
-        return [{**line, **values} for line, values in zip(objects, by_name, strict=True)]
-    return list(csv.DictReader(content.decode().splitlines(), delimiter="\t" if ".tsv" in path.name else ","))
-
-
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl.gz", "parquet"])
-def test_every_output_format_has_the_same_content(predict, classification, tmp_path, ending):
-    given = write_input(source(classification, ("idx", "subject", "body", "labels")), tmp_path / "in.parquet")
-    assert predict(given, "-o", f"out/deep/out.{ending}", "--keep", "idx").exit_code == 0
-    rows = read_output(tmp_path / f"out/deep/out.{ending}")
-    assert list(rows[0]) == [
-        "row",
-        "idx",
-        "label",
-        "probability",
-        *(f"probability_{name}" for name in QUEUES),
-    ]
-    assert [int(row["row"]) for row in rows] == list(range(1, 51))
-    assert [int(row["idx"]) for row in rows] == list(range(50))
-    found = np.array([[float(row[f"probability_{name}"]) for name in QUEUES] for row in rows])
-    np.testing.assert_allclose(found, expected(classification), atol=2e-6)
-
-
 def test_regression_gives_numbers(predict, regression, tmp_path):
     given = write_input(source(regression), tmp_path / "in.csv")
     lines = lines_of(predict(given, model=regression / "models/onnx").stdout)

@@ -158,28 +158,3 @@ def test_ray_writes_the_bytes_of_the_local_engine(given, predict, monkeypatch):
     assert predict("in", "-o", "killed-worker/", "--engine", "ray", "--workers", 2).exit_code == 0
     assert Path("killed").exists()
     assert contents(Path("killed-worker")) == contents(Path("local"))
-
-
-@pytest.mark.slow
-def test_input_and_output_on_s3(given, predict, bucket):
-    for path in Path("in").iterdir():
-        bucket.put(f"in/{path.name}", path.read_bytes())
-    assert predict("in", "-o", "local/").exit_code == 0
-    assert predict("in/a.parquet", "-o", "one.csv.gz").exit_code == 0
-    for _ in range(2):
-        done = predict(f"{bucket.url}/in/", "-o", f"{bucket.url}/out/")
-        assert done.exit_code == 0, done.output
-    assert "3 of 3 results already" in done.stderr
-    for path in Path("local").glob("*.parquet"):
-        assert bucket.get(f"out/{path.name}") == path.read_bytes()
-    assert predict(f"{bucket.url}/in/a*.parquet", "-o", f"{bucket.url}/one.csv.gz").exit_code == 0
-    assert bucket.get("one.csv.gz") == Path("one.csv.gz").read_bytes()
-    before = bucket.keys()
-    bucket.put("in/z.jsonl", b'{"id": 1}\n')
-    failed = predict(f"{bucket.url}/in/z.jsonl", "-o", f"{bucket.url}/z.jsonl")
-    assert failed.exit_code == 65
-    assert f"{bucket.url}/in/z.jsonl, row 1 (line 1): no column 'subject'" in failed.stderr
-    missing = predict(f"{bucket.url}/in/z.jsonl", "-o", "s3://no-such-bucket/out/")
-    assert "s3://no-such-bucket" in missing.stderr
-    assert sorted(bucket.keys()) == sorted([*before, "in/z.jsonl"]), "nothing half-written is left"
-    assert bucket.uploads() == 0

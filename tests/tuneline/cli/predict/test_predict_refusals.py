@@ -54,20 +54,6 @@ def test_bad_row_stops_with_its_line_or_is_skipped(predict, tmp_path, kind, cont
     assert "2 rows, 1 skipped" in skipped.stderr
 
 
-def test_file_with_too_many_bad_rows_is_refused_as_a_whole(predict, tmp_path):
-    (tmp_path / "in.csv").write_text("subject,body\n" + "a,b\n" * 98 + "bad\n,\n")
-    (tmp_path / "out.csv").write_text("of an earlier run\n")
-    result = predict("in.csv", "-o", "out.csv", "--max-bad-share", "0.01")
-    assert result.exit_code == InputError.status
-    assert (
-        "in.csv: 2 of 100 rows are bad (2.00%), more than 0.01.\n  row 99 (line 100): 1"
-        " column, but 2" in result.stderr
-    )
-    assert (tmp_path / "out.csv").read_text() == "of an earlier run\n"
-    assert predict("in.csv", "-o", "out.csv", "--max-bad-share", "0.02").exit_code == 0
-    assert len((tmp_path / "out.csv").read_text().splitlines()) == 99
-
-
 def cut_off(content):
     return content[: int(len(content) * 0.6)]
 

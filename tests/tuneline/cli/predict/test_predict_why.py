@@ -2,13 +2,11 @@
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
 from tuneline.predict.columns import WHY_WORDS
 from tuneline.program.occlusion import word_effects
@@ -63,31 +61,3 @@ def test_words_are_one_cell_of_csv_and_a_list_in_parquet(rows, predict):
     words = pq.read_table("out.parquet")["why"].to_pylist()
     assert [[list(word) for word in row] for row in words] == [[KEYS] * len(row) for row in expected]
     assert words[0][0]["word"] == expected[0][0]["word"]
-
-
-@pytest.fixture
-def costly(classification, tmp_path):
-    """Return a function that gives a copy of the model costs of answers, by class, and of no answer."""
-    folder = shutil.copytree(classification / "models/onnx", tmp_path / "model")
-
-    def with_costs(answers, abstain):
-        record = json.loads((folder / "export.json").read_text())
-        errors = {}
-        for right in QUEUES:
-            errors[right] = {answer: cost for answer, cost in answers.items() if answer != right}
-        record["models"]["fp32"]["costs"] = {"errors": errors, "abstain": abstain}
-        (folder / "export.json").write_text(json.dumps(record))
-        return folder
-
-    return with_costs
-
-
-@pytest.mark.parametrize("answer", QUEUES)
-def test_words_are_of_the_answer_that_is_given(rows, predict, costly, answer):
-    folder = costly({**dict.fromkeys(QUEUES, 1000.0), answer: 0.001}, None)
-    first, *_ = lines_of(predict("rows.jsonl", "--why", model=folder).stdout)
-    assert {first["label"], *(word["label"] for word in first["why"])} == {answer}
-
-    plain, *_ = lines_of(predict("rows.jsonl", "--why", "--plain", model=folder).stdout)
-    best = max(plain["probabilities"], key=plain["probabilities"].get)
-    assert {plain["label"], *(word["label"] for word in plain["why"])} == {best}

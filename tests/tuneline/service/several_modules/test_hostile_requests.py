@@ -37,16 +37,6 @@ VALUES = st.recursive(
 )
 KEYS = ("inputs", "rows", "row", "id", "truncate", "raw_scores", "truncation_direction", "parameters")
 BODIES = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4) | VALUES
-TENSORS = st.fixed_dictionaries(
-    {},
-    optional={
-        "name": st.sampled_from(["subject", "body"]) | VALUES,
-        "datatype": st.just("BYTES") | VALUES,
-        "shape": st.just([1]) | VALUES,
-        "data": st.lists(st.text(max_size=4), max_size=2) | VALUES,
-        "parameters": st.fixed_dictionaries({"binary_data_size": VALUES}) | VALUES,
-    },
-)
 
 
 def assert_handled(answer):
@@ -59,13 +49,6 @@ def assert_handled(answer):
 def test_any_json_is_answered_or_refused(pairs, path, body):
     content = json.dumps(body).encode()
     assert_handled(pairs.client.post(path, content=content))
-
-
-@given(st.lists(TENSORS, max_size=3), VALUES)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_tensors_are_answered_or_refused(pairs, tensors, request_id):
-    content = json.dumps({"id": request_id, "inputs": tensors}).encode()
-    assert_handled(pairs.client.post(INFER, content=content))
 
 
 @pytest.mark.parametrize(
