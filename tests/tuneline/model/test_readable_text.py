@@ -58,9 +58,7 @@ BIG = {
 @pytest.mark.parametrize(
     ("family", "text"),
     [
-        ("BERT, uncased", "words"), ("BERT, cased", "chinese"), ("BERT, uncased", "base64"),
-        ("RoBERTa", "words"), ("RoBERTa", "chinese"), ("RoBERTa", "base64"), ("XLM-R", "words"),
-        ("DeBERTa v3", "words"),
+        ("BERT, cased", "chinese"), ("BERT, uncased", "base64"), ("RoBERTa", "words"), ("XLM-R", "words"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("long_text", LONG_TEXTS)

@@ -36,7 +36,7 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regression", "empty"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light"])
 def test_page_logs_nothing_to_the_console(pages, tmp_path, kind, scheme):
     dom, console = visit(pages[kind], tmp_path / "profile", *([DARK] if scheme == "dark" else []))
     assert console == []

@@ -77,9 +77,7 @@ def test_verdict_is_told_with_its_numbers(run, facts):
 CLASSES = ("a", "b", "c")
 
 
-@pytest.mark.parametrize(
-    ("names", "skill", "first"), [(CLASSES, 6.0, "good"), (CLASSES, 0.5, "bad"), (None, 2.0, "good")]
-)
+@pytest.mark.parametrize(("names", "skill", "first"), [(CLASSES, 0.5, "bad"), (None, 2.0, "good")])
 def test_report_card_and_show_say_the_same(tmp_path, monkeypatch, names, skill, first):
     monkeypatch.chdir(tmp_path)
     FinishedProject(tmp_path, names).run_pipeline(skill=skill).commit()
