@@ -38,12 +38,9 @@ class FilesParams(Section):
     """``data.files``: format of the files under ``data/source/``."""
 
     delimiter: Character | None = None
-    """``null``: comma for .csv, tab for .tsv."""
+    """Between the fields; ``null``: comma for .csv, tab for .tsv."""
     quoting: Literal["standard", "literal"] | None = None
-    """``standard``: quoted fields.
-
-    ``literal``: a quote is an ordinary character. ``null``: standard for .csv, literal for .tsv.
-    """
+    """``standard``: quoted fields; ``literal``: a quote is an ordinary character, as ``null`` for .tsv."""
     columns: list[str] | None = None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
     quote: Character = '"'
@@ -173,14 +170,12 @@ class DataParams(Section):
     """Section ``data``: source, columns and task."""
 
     source: Literal["sample", "files", "hub"] = "sample"
-    """``sample``: built-in support tickets.
-
-    ``files``: your files under ``data/source/``. ``hub``: a data set of the Hugging Face Hub.
-    """
+    """``sample`` (built-in support tickets), ``files`` (yours) or ``hub`` (a data set of Hugging Face)."""
     path: str | None = None
-    """hub: id of the data set. files: a folder under ``data/source/`` (``null``: that folder itself), or of
-    an object store, such as ``s3://bucket/folder``: its files are copied to ``data/fetched/``, and ``dvc
-    repro -f download`` reads them again after a change.
+    """hub: id of the data set; files: a folder under ``data/source/``, or ``s3://bucket/folder``.
+
+    ``null``: ``data/source/`` itself. Files of an object store are copied to ``data/fetched/``; ``dvc repro
+    -f download`` reads them again after a change.
     """
     name: str | None = None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
@@ -191,7 +186,7 @@ class DataParams(Section):
     split: SplitParams | None = None
     """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
-    """Columns of the text. The model reads two as a pair."""
+    """Column of the text, or two, which are a pair."""
     label_column: str
     """Column of the class, of the number, or of the set of labels (``label_sets``).
 
@@ -200,9 +195,7 @@ class DataParams(Section):
     label_names: list[str] | None = None
     """Class names in the order of their ids. ``null``: the order of the source if it has one, else sorted."""
     task: TaskKind = "classification"
-    """``classification``: labels are classes. ``regression``: labels are numbers to predict. ``multilabel``:
-    a row has any number of labels.
-    """
+    """``classification``, ``regression`` (of numbers), or ``multilabel`` (any number of labels per row)."""
     label_sets: LabelSetsParams | None = None
     """multilabel: how the source writes several labels of a text. docs/your-data.md has examples."""
     max_rows: Positive | None = None
@@ -354,27 +347,23 @@ class TokenizeParams(Section):
     """Section ``tokenize``."""
 
     tokenizer: str | None = None
-    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``.
+    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``; ``null``: the checkpoint's own.
 
-    ``null``: that of ``model.checkpoint``; without one, a WordPiece
-    tokenizer is trained on the train split."""
+    Without a checkpoint, a WordPiece tokenizer is trained on the train split.
+    """
     vocab_size: Annotated[int, Field(ge=100)] = 4000
-    """Maximal vocabulary size of a tokenizer trained on the train split, or on a million of its rows."""
+    """Most tokens of a tokenizer that is trained on the train split, or on a million of its rows."""
     max_length: Annotated[int, Field(ge=4)] = 128
-    """Maximal tokens that the model reads at once, special tokens included.
+    """Most tokens that the model reads at once, special tokens included.
 
     ``long_text`` says what becomes of longer texts.
     """
     long_text: Literal["truncate", "head_tail", "windows"] = "truncate"
-    """A text that is longer than ``max_length``.
-
-    ``truncate``: its end is cut off. ``head_tail``: its beginning and its end are kept, and the middle is cut
-    out. ``windows``: the model reads all of it, in several windows, and gives one answer;
-    training and prediction take longer by their number (``windows``). Of a pair, the longer text is cut or
-    divided.
+    """What is read of a longer text: ``truncate`` its beginning, ``head_tail`` both ends, ``windows`` all of
+    it. docs/long-documents.md.
     """
     windows: WindowsParams
-    """``windows``: the size of their overlap, their number, and the answer."""
+    """Overlap, largest number and answer of ``windows``."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -62,10 +62,7 @@ class TrainParams(Section):
     """Section ``train``."""
 
     launch: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] = "auto"  # dvc.yaml has it in a path
-    """Launch configuration: ``conf/accelerate/NAME.yaml``.
-
-    ``auto``: all GPUs of the machine, or what else it has.
-    """
+    """``auto``: all GPUs of the machine, or what else it has; else ``conf/accelerate/NAME.yaml``."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     """Seed of the training alone: new weights, order of examples, dropout.
@@ -99,12 +96,13 @@ class TrainParams(Section):
     loss: str | None = None
     """Loss of each example: ``project/FILE.py:FUNCTION``. ``null``: cross-entropy or squared error."""
     label_smoothing: Fraction = 0.0
-    """Fraction of the target that is spread evenly over all classes. 0: none. Classification only."""
+    """Fraction of the target that is spread evenly over all classes. 0: none. Not for a regression."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
-    """Weights of the classes in the loss.
+    """Weights of the classes in the loss: ``balanced``, or by class name.
 
-    ``balanced``: the same total weight for each. A mapping: by class name; others weigh 1. ``null``:
-    every example weighs the same. Classification only."""
+    ``balanced``: the same total weight for each. Classes that a mapping does not name weigh 1. ``null``:
+    every example weighs the same. Not for a regression.
+    """
     thresholds: ThresholdParams = ThresholdParams()
     """Several labels per row: how their thresholds are chosen."""
     freeze: list[str] = []
