@@ -41,7 +41,7 @@ def find_version(root: Path, name: str) -> tuple[str, Path]:
         if record is None:
             raise StageError(
                 f"{name}: DVC's cache does not have {ONNX} of {commit[:12]}.",
-                f"Run `dvc fetch --rev {commit[:12]} {ONNX}`, if a DVC remote has it.",
+                f"Run `dvc fetch --all-commits {ONNX}`, if a DVC remote has it.",
             )
         return f"{name}, commit {commit[:12]}", record
 

@@ -119,7 +119,7 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
     split_files = [file for name, file in sorted(folder.items()) if is_split_file(name, split_then)]
     files = tuple(file for file in split_files if file is not None)
     if cached_predictions is None or not files or len(files) < len(split_files):
-        hint = f"Run `dvc fetch --rev {revision} {path} {RAW}`, if a DVC remote has them."
+        hint = f"Run `dvc fetch --all-commits {path} {RAW}`, if a DVC remote has them."
         raise StageError(
             f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.",
             hint,

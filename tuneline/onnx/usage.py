@@ -17,8 +17,8 @@ FORMAT = 2
 """Version of the file. It increases when a key is removed or changes its meaning."""
 NO_MODEL = "`dvc repro` exports one; --model names another folder or file."
 DAMAGED = (
-    "`dvc checkout --force` restores it, unless DVC's cache is damaged as well: `tuneline doctor --data`. Or"
-    " copy the folder again."
+    "`dvc checkout --force` restores it; if DVC's cache is damaged as well, `dvc repro --single-item -f"
+    " compare` writes it anew. Or copy the folder again."
 )
 
 VERSION_DIGITS = 12

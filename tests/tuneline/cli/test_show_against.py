@@ -36,7 +36,7 @@ def test_retrained_model_is_compared_with_the_one_before_the_corrections(project
     assert "Leave MODEL out" in runner.invoke(app, ["show", "--against", before, "models/onnx"]).output
     (project.root / ".dvc/cache").rename(project.root / ".dvc/gone")
     assert (
-        f"Run `dvc fetch --rev {before} reports/predictions.parquet data/raw`"
+        "Run `dvc fetch --all-commits reports/predictions.parquet data/raw`"
         in runner.invoke(app, ["show", "--against", before]).output
     )
     (project.root / "reports/predictions.parquet").unlink()

@@ -97,7 +97,7 @@ def found_model(root: Path, name: str, precision: str | None) -> Iterator[Evalua
         )
     files = cached_folder(root, lock_at(root, commit), ONNX.as_posix())
     if files is None or None in files.values():
-        hint = f"Run `dvc fetch --rev {commit[:12]} {ONNX}`, if a DVC remote has it."
+        hint = f"Run `dvc fetch --all-commits {ONNX}`, if a DVC remote has it."
         raise StageError(f"--model {name}: DVC's cache does not have {ONNX} of {commit[:12]}.", hint)
 
     # DVC's cache has files under their hashes: links give them the names that a model's files have

@@ -242,7 +242,7 @@ def test_model_of_a_commit_or_in_production_is_evaluated_from_the_cache(project)
     assert (unknown.exit_code, "--model v9: no folder, and no commit" in unknown.output) == (1, True)
     missing.unlink()
     done = run("fresh.csv", "--model", "production")
-    assert (done.exit_code, "dvc fetch --rev" in done.output) == (1, True), done.output
+    assert (done.exit_code, "dvc fetch --all-commits" in done.output) == (1, True), done.output
     assert run("fresh.csv").exit_code == 1, "no model"
 
 
