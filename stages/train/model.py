@@ -33,12 +33,14 @@ from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Regression, Task
 
-PROBLEM_TYPES = {
-    "classification": "single_label_classification",
-    "multilabel": "multi_label_classification",
-    "regression": "regression",
-}
-"""Value of ``problem_type`` in the configuration of transformers, by kind of task."""
+
+def problem_type(labels: Task) -> str:
+    """Return the value of ``problem_type`` in the configuration of transformers."""
+    if labels.one_class:
+        return "single_label_classification"
+    if labels.has_classes:
+        return "multi_label_classification"
+    return "regression"
 
 
 def build_model(
@@ -70,7 +72,7 @@ def label_config(labels: Task) -> dict[str, Any]:
     return {
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
-        "problem_type": PROBLEM_TYPES[labels.kind],
+        "problem_type": problem_type(labels),
     }
 
 

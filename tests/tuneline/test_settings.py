@@ -48,7 +48,7 @@ def test_empty_settings_file_gives_defaults(tmp_path, content):
     ("content", "wrong", "nearest"),
     [
         ("promotion: {min_gian: 0.1}\n", "promotion.min_gian", "promotion.min_gain"),
-        ("stages: {train: {retrys: 3}}\n", "stages.train.retrys", "stages.train.retries"),
+        ("stages: {train: {retrys: 3}}\n", "stages.train.retrys", "stages.*.retries"),
     ],
 )
 def test_unknown_key_is_refused_with_the_nearest_one(refusal, content, wrong, nearest):

@@ -22,7 +22,6 @@ from rich.text import Text
 from tuneline.cli.console import Console
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_SOURCE, PARAMS, SOURCE
-from tuneline.repository import git_hook
 from tuneline.repository.branches import parted, rewritten
 from tuneline.repository.git import (
     COMMIT,
@@ -228,11 +227,6 @@ def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
         yield error(refusal.problem, refusal.hint)
     if not versions:
         yield check_pipeline(root)
-    elif not git_hook.is_installed(root):
-        yield warning(
-            "in this clone, git pull and git switch bring no data",
-            "python -m tuneline.repository.git_hook   has git bring it, too",
-        )
 
 
 def check_files_versioned(root: Path) -> DoctorResult:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.tokenize.tokenizer import train_wordpiece
-from stages.train.model import PROBLEM_TYPES
+from stages.train.model import problem_type
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.tables import write_table
@@ -74,7 +74,7 @@ def write_classifier(folder: Path, labels: Task, tokenizer: Path) -> None:
         initializer_range=0.5,
         id2label=dict(enumerate(names)),
         label2id={name: index for index, name in enumerate(names)},
-        problem_type=PROBLEM_TYPES[labels.kind],
+        problem_type=problem_type(labels),
     )
     torch.manual_seed(0)
     BertForSequenceClassification(config).save_pretrained(folder)

@@ -12,6 +12,7 @@ from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.base_source import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.written_records import write_record
+from tuneline.model.long_text import HEAD_SHARE
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError
 
@@ -118,7 +119,7 @@ def test_row_of_head_and_tail_has_the_beginning_and_the_end_of_its_text(project)
         if len(text) < len(body):
             cut += 1
             assert len(ids) == MAX_LENGTH
-            head = round(len(text) / 2)
+            head = round(len(text) * HEAD_SHARE)
             assert text == body[:head] + body[len(body) - (len(text) - head) :]
     assert cut == pytest.approx(20 * metrics["train_truncation_rate"])
     assert cut > 5

@@ -92,7 +92,7 @@ INVALID_OPTIONS = {
         "cannot be written to standard output",
     ),
     "input as output": (("in.csv", "-o", "../{here}/in.csv"), "is also the input"),
-    "no right to write": (("in.csv", "-o", "/proc/out.csv"), "cannot be written"),
+    "no right to write": (("in.csv", "-o", "/proc/out.csv"), "/proc/out.csv cannot be read or written"),
 }
 
 
