@@ -26,7 +26,7 @@ from sklearn.metrics import precision_recall_curve
 from sklearn.model_selection import TunedThresholdClassifierCV
 
 from benchmarks.package_tags import FACETS, described, paragraphs
-from tuneline.linear.estimators import OneVsRest
+from tuneline.linear.one_vs_rest import OneVsRest
 from tuneline.linear.thresholds import choose_thresholds
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.params.train import ThresholdParams

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tokenizers import Encoding, Tokenizer
 
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
+from tuneline.model.readable_text import is_tokenizer_error
 from tuneline.model.tokenizer import save_tokenizer
-from tuneline.model.tokenizer_settings import is_tokenizer_error
 from tuneline.runtime.errors import ParamsError
 
 if TYPE_CHECKING:

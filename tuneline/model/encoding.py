@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
-from tuneline.model.readable_text import ReadableText
-from tuneline.model.tokenizer_settings import is_tokenizer_error
+from tuneline.model.readable_text import ReadableText, is_tokenizer_error
 from tuneline.runtime.errors import DataError
 
 ENCODED_CHARACTERS = 1 << 19

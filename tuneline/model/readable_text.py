@@ -11,7 +11,6 @@ from tokenizers import Tokenizer
 
 from tuneline.model.long_text import LongText
 from tuneline.model.safe_cuts import SafeCuts
-from tuneline.model.tokenizer_settings import is_tokenizer_error
 
 CHARACTERS_PER_TOKEN = 8
 """Characters in which most texts have more than a token; where they have less, more are tried."""
@@ -129,3 +128,12 @@ class ReadableText:
             tokens += len(encoding)
             start = stop
         return tokens
+
+
+def is_tokenizer_error(error: BaseException) -> bool:
+    """Return True for errors of the tokenizers library, which have no class that can be imported.
+
+    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
+    expression takes too many steps), which is no ``Exception``.
+    """
+    return type(error) is Exception or type(error).__name__ == "PanicException"

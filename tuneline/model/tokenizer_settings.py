@@ -157,12 +157,3 @@ def _content(token: Any) -> str | None:
     if isinstance(token, Mapping):
         token = token.get("content")
     return None if token is None else str(token)
-
-
-def is_tokenizer_error(error: BaseException) -> bool:
-    """Return True for errors of the tokenizers library, which have no class that can be imported.
-
-    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
-    expression takes too many steps), which is no ``Exception``.
-    """
-    return type(error) is Exception or type(error).__name__ == "PanicException"

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.multiclass import OneVsRestClassifier
 
-from tuneline.linear.estimators import OneVsRest
+from tuneline.linear.one_vs_rest import OneVsRest
 
 
 def rows(count=400, seed=0):
