@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from stages.compare.decisions import FittingRows, ModelDecisions, ModelOutputs, cost_record, new_rows
-from stages.compare.logits import LogitComparison, Logits, TrainedLogits, compare_logits, describe_flips
+from stages.compare.logits import LogitComparison, TrainedLogits, compare_logits, describe_flips
 from stages.compare.publication import PublishedModel, publish_passed, select_published, way_on
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
 from tuneline.core.hashes import file_hash
@@ -34,6 +34,7 @@ from tuneline.predictions.files import read_logits
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import GateError
 from tuneline.runtime.terminal import say
+from tuneline.tasks.task import Logits
 
 COMPARED_BATCH = 64
 """Rows of a forward pass, or windows of them; fewer where they have more than 512 tokens."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.compare.logits import Logits
 from tuneline.calibration.temperature import calibrated, spaced_rows
 from tuneline.core.tables import SplitReader
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
@@ -25,7 +24,7 @@ from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Classification, Regression, Task
 from tuneline.tasks.regression import INTERVAL_LEVEL
-from tuneline.tasks.task import Labels
+from tuneline.tasks.task import Labels, Logits
 
 
 @dataclass(frozen=True)
@@ -135,21 +134,18 @@ def _with_interval(task: Regression, reported: ModelOutputs) -> Regression:
     return replace(task, half_width=None if width is None else round(width, 6))
 
 
-def half_width(
-    predictions: NDArray[Any], labels: NDArray[Any], level: float = INTERVAL_LEVEL
-) -> float | None:
+def half_width(predictions: NDArray[Any], labels: NDArray[Any]) -> float | None:
     """Return half the width of the interval; ``None`` if there are too few rows for the level.
 
-    A new row is within it with a probability of at least ``level``: split conformal prediction (Lei et
-    al. 2018, "Distribution-Free Predictive Inference for Regression", algorithm 2).
+    A new row is within it with a probability of at least ``INTERVAL_LEVEL``: split conformal prediction (Lei
+    et al. 2018, "Distribution-Free Predictive Inference for Regression", algorithm 2).
 
     Args:
         predictions: Predicted numbers of independent rows, ``(rows,)``.
         labels: Their labels.
-        level: Share of new rows that the interval holds.
     """
     errors = np.sort(np.abs(predictions.astype(np.float64) - labels))
-    rank = math.ceil((len(errors) + 1) * level)
+    rank = math.ceil((len(errors) + 1) * INTERVAL_LEVEL)
     if rank > len(errors):
         return None
     return float(errors[rank - 1])

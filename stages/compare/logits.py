@@ -15,8 +15,7 @@ from tuneline.metrics.table import Averaging, Metric, project_metric
 from tuneline.onnx.agreement import agreement, agreement_metrics
 from tuneline.onnx.comparison_records import Flip, FlippedPrediction
 from tuneline.tasks import Task
-
-Logits = NDArray[np.float32]
+from tuneline.tasks.task import Logits
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from stages.train.losses import check_label_params
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.model.architectures import token_limit
@@ -27,9 +28,6 @@ from tuneline.params import TrainParams
 from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Task
-
-Rows = NDArray[np.int64]
-"""Row indices into a split, shape ``(examples,)``."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +107,8 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
 
 
 def split_into_micro_batches(
-    batch: Rows, micro_batch_size: int, processes: int, windows: NDArray[np.int64] | None = None
-) -> list[Rows]:
+    batch: RowNumbers, micro_batch_size: int, processes: int, windows: NDArray[np.int64] | None = None
+) -> list[RowNumbers]:
     """Split a batch into micro-batches whose sizes differ by at most one, as many for each process.
 
     Processes compute in lockstep, so a batch with fewer rows than processes gives empty micro-batches.
@@ -138,12 +136,12 @@ def split_into_micro_batches(
 
 
 def shard_batch(
-    batch: Rows,
+    batch: RowNumbers,
     micro_batch_size: int,
     processes: int,
     process_index: int,
     windows: NDArray[np.int64] | None = None,
-) -> list[Rows]:
+) -> list[RowNumbers]:
     """Return the micro-batches of one process; see ``split_into_micro_batches``."""
     parts = split_into_micro_batches(batch, micro_batch_size, processes, windows)
     return parts[process_index::processes]
@@ -165,13 +163,13 @@ class BatchLoader:
     But not beyond the longest row or window of the split: a model may have no more positions.
     """
 
-    def width(self, rows: Rows) -> int:
+    def width(self, rows: RowNumbers) -> int:
         """Return the tokens to which a batch of these rows is padded."""
         longest_row = int(self.split.input_lengths_of(rows).max(initial=0))  # 0 without rows
         rounded_up = math.ceil(longest_row / self.multiple) * self.multiple
         return max(longest_row, min(rounded_up, self.split.tokens.longest))
 
-    def inputs(self, rows: Rows) -> dict[str, Tensor]:
+    def inputs(self, rows: RowNumbers) -> dict[str, Tensor]:
         """Return the model inputs, int64 of shape ``(examples, width)``, or ``(windows, width)``.
 
         An empty micro-batch becomes the first row of the split, whose logits the caller drops: every process
@@ -182,13 +180,13 @@ class BatchLoader:
         padded = self.split.pad(rows, self.pad_token_id, self.width(rows))
         return {name: self._to_device(torch.from_numpy(values)) for name, values in padded.items()}
 
-    def windows(self, rows: Rows) -> NDArray[np.int64] | None:
+    def windows(self, rows: RowNumbers) -> NDArray[np.int64] | None:
         """Return the number of windows of each row; ``None`` if the split is not divided into windows."""
         if self.split.windows is None:
             return None
         return self.split.windows.counts(rows)
 
-    def answers(self, outputs: Tensor, rows: Rows) -> Tensor:
+    def answers(self, outputs: Tensor, rows: RowNumbers) -> Tensor:
         """Return one answer for each row, ``(examples, outputs)``, from the outputs for ``inputs(rows)``.
 
         The outputs of the row that stands in for an empty micro-batch are dropped.
@@ -198,7 +196,7 @@ class BatchLoader:
             return outputs[: len(rows)]
         return document_tensor(outputs[: windows.sum()], windows, self.split.windows.answer)
 
-    def labels(self, rows: Rows) -> Tensor:
+    def labels(self, rows: RowNumbers) -> Tensor:
         """Return the labels, int64 or float32 of shape ``(examples,)``."""
         return self._to_device(torch.from_numpy(self.split.labels[rows]))
 
@@ -230,14 +228,14 @@ class LengthBucketedSampler:
         self.full_batches = len(rows) // batch_size
         self.window = min(window, max(self.full_batches // MIN_WINDOWS_PER_EPOCH, 1))
         self.seed = seed
-        self._drawn: tuple[int, list[Rows]] | None = None
+        self._drawn: tuple[int, list[RowNumbers]] | None = None
 
     @property
     def batches_per_epoch(self) -> int:
         """Number of optimizer steps of one epoch, including a smaller last batch."""
         return math.ceil(len(self.rows) / self.batch_size)
 
-    def epoch(self, epoch: int) -> list[Rows]:
+    def epoch(self, epoch: int) -> list[RowNumbers]:
         """Return the batches of one epoch; every row is in exactly one.
 
         A smaller batch comes last. Its rows are drawn before sorting, because each of them has more weight
@@ -249,7 +247,7 @@ class LengthBucketedSampler:
             self._drawn = (epoch, self._draw(epoch))
         return self._drawn[1]
 
-    def _draw(self, epoch: int) -> list[Rows]:
+    def _draw(self, epoch: int) -> list[RowNumbers]:
         size = self.batch_size
         permutation = np.arange(len(self.rows), dtype=np.min_scalar_type(len(self.rows)))
         np.random.default_rng((self.seed, epoch)).shuffle(permutation)

@@ -103,14 +103,14 @@ def describe_end(code: int, hint: str) -> tuple[str | None, int]:
     return f"ended with exit code {code}. {hint}", code
 
 
-def resume_hint(started: float, checkpoints: Path = CHECKPOINTS) -> str:
-    """Return how to continue the run that has written to ``checkpoints`` since ``started``.
+def resume_hint(started: float) -> str:
+    """Return how to continue the run that has written checkpoints since ``started``.
 
     ``started`` is in seconds since the epoch.
     """
     # one second earlier: file systems and the clock differ in resolution
     steps: list[Path] = []
-    for file in checkpoints.glob("*/run.json"):
+    for file in CHECKPOINTS.glob("*/run.json"):
         if file.stat().st_mtime >= started - 1:
             steps += file.parent.glob("step-*")
     if not steps:

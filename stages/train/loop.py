@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from stages.train.checkpoints import training_lock
 from stages.train.cpu import fast_training
-from stages.train.data import Inputs, Rows, shard_batch
+from stages.train.data import Inputs, shard_batch
 from stages.train.devices import clip_gradients, gradient_synchronization
 from stages.train.interruption import Interruption, TrainingInterrupted
 from stages.train.progress import Evaluation, TrainingStep
@@ -28,6 +28,7 @@ from stages.train.state import (
     set_up,
     training_result,
 )
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.tables import SplitReader
 from tuneline.model.batches import length_sorted_batches
 from tuneline.params import Params
@@ -159,7 +160,7 @@ def train_to_end(state: TrainState) -> None:
                 return
 
 
-def train_batch(state: TrainState, batch: Rows) -> TrainingStep:
+def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
     """Take one optimizer step on the mean loss over a batch.
 
     The step is the same, up to rounding, however the batch is split into micro-batches and processes.
@@ -207,7 +208,7 @@ def _seed_dropout(state: TrainState, micro_batch: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
 
 
-def _optimizer_step(state: TrainState, batch: Rows, loss: float) -> TrainingStep:
+def _optimizer_step(state: TrainState, batch: RowNumbers, loss: float) -> TrainingStep:
     """Clip the gradients, step optimizer and schedule, and reset the gradients."""
     step = state.progress.step + 1
     norm = clip_gradients(state.accelerator, state.model, state.optimizer, MAX_GRADIENT_NORM)
@@ -335,12 +336,12 @@ def predict_validation(state: TrainState) -> Logits:
     return within_memory(state, predict)
 
 
-def _shards(state: TrainState, batch_size: int) -> list[list[Rows]]:
+def _shards(state: TrainState, batch_size: int) -> list[list[RowNumbers]]:
     split = state.validation_loader.split
     return shard_split(split.lengths, batch_size, state.accelerator.num_processes, split.window_counts)
 
 
-def _logits(state: TrainState, batches: Sequence[Rows]) -> torch.Tensor:
+def _logits(state: TrainState, batches: Sequence[RowNumbers]) -> torch.Tensor:
     loader = state.validation_loader
     logits = []
     state.model.eval()
@@ -358,12 +359,12 @@ def shard_split(
     batch_size: int,
     processes: int,
     windows: NDArray[np.int64] | None = None,
-) -> list[list[Rows]]:
+) -> list[list[RowNumbers]]:
     """Return the batches of each process; all processes get the same number.
 
     ``windows`` has the number of windows of each row, if rows are divided into windows.
     """
-    shards: list[list[Rows]] = [[] for _ in range(processes)]
+    shards: list[list[RowNumbers]] = [[] for _ in range(processes)]
     for rows in length_sorted_batches(lengths, batch_size * processes, windows):
         row_windows = None if windows is None else windows[rows]
         for process in range(processes):
@@ -371,7 +372,7 @@ def shard_split(
     return shards
 
 
-def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
+def restore_file_order(rows: RowNumbers, values: Logits, count: int) -> Logits:
     """Sort predictions by row; fail unless ``rows`` has each of ``0 .. count - 1`` exactly once."""
     if not np.array_equal(np.sort(rows), np.arange(count)):
         raise AssertionError(f"evaluation predicted {len(rows)} rows; the split has {count}")
@@ -380,7 +381,9 @@ def restore_file_order(rows: Rows, values: Logits, count: int) -> Logits:
     return result
 
 
-def _gather(accelerator: Accelerator, rows: Rows, logits: torch.Tensor, largest: int) -> tuple[Rows, Logits]:
+def _gather(
+    accelerator: Accelerator, rows: RowNumbers, logits: torch.Tensor, largest: int
+) -> tuple[RowNumbers, Logits]:
     """Return the rows and logits of all processes.
 
     ``gather`` needs equal shapes, so each process pads its results to ``largest`` rows with row index -1,

@@ -14,8 +14,9 @@ from typing import Any, Self
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from stages.train.data import BatchLoader, Rows, split_into_micro_batches
+from stages.train.data import BatchLoader, split_into_micro_batches
 from stages.train.devices import LIVE
+from tuneline.core.arrays import RowNumbers
 from tuneline.runtime.terminal import visible
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -194,7 +195,7 @@ class TrainingLogger:
         return 1 - self.tokens / max(self.positions, 1)
 
     def log_step(
-        self, result: TrainingStep, batch: Rows, micro_batch_size: int, logged: TrainingStep | None
+        self, result: TrainingStep, batch: RowNumbers, micro_batch_size: int, logged: TrainingStep | None
     ) -> None:
         """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
         windows = self._loader.windows(batch)

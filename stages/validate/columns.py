@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.tables import SplitReader, rebatch
 from tuneline.runtime.atomic_files import replace_file
 
 BATCH_ROWS = 65_536
-RowNumbers = NDArray[np.int64]
-"""Numbers of rows, of shape ``(rows,)``."""
 Arrays = Mapping[str, NDArray[Any]]
 """Columns of shape ``(rows,)`` by name."""
 

@@ -20,9 +20,9 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 from numpy.typing import NDArray
 
 from stages.validate.checks import CHECK_TABLE, Check, Table, expectations, percent
-from stages.validate.columns import RowNumbers
 from stages.validate.raw import RawSplit, split_of_rows
 from stages.validate.tables import DerivedData
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
 from tuneline.params.validate import ValidateParams
@@ -166,10 +166,8 @@ def batch_definition() -> BatchDefinition[Any]:
     return asset.add_batch_definition_whole_dataframe("all")
 
 
-def run_expectations(
-    table: Table, params: ValidateParams, whole: BatchDefinition[Any], at_most: int = ROWS_AT_A_TIME
-) -> list[CheckOutcome]:
-    """Validate a table, ``at_most`` rows at a time, and return the outcome of each expectation.
+def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinition[Any]) -> list[CheckOutcome]:
+    """Validate a table, ``ROWS_AT_A_TIME`` rows at a time, and return the outcome of each expectation.
 
     Great Expectations catches exceptions of expectations; the outcomes have their messages.
     """
@@ -184,7 +182,7 @@ def run_expectations(
     rows: Counter[str] = Counter()
     failing: dict[str, list[RowNumbers]] = defaultdict(list)
     crashed: dict[str, str] = {}
-    for frame in table.columns.frames(sorted(names), at_most):
+    for frame in table.columns.frames(sorted(names), ROWS_AT_A_TIME):
         phase(f"checks of {suite.name}")
         batch = whole.get_batch({"dataframe": frame})
         for result in batch.validate(suite, result_format=RESULT_FORMAT).results:

@@ -18,13 +18,13 @@ from stages.validate.checks import percent
 from stages.validate.raw import RawSplit
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.sampling import UNSPACED, read_sample
+from tuneline.core.arrays import Floats
 from tuneline.core.tables import LABELS
 from tuneline.metrics.stats import wilson_interval
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
 from tuneline.tasks.task import Labels
 
-Floats = NDArray[np.float64]
 LabelMembers = NDArray[np.bool_]
 """Which rows have which label, shape ``(rows, labels)``."""
 

@@ -59,20 +59,17 @@ def cluster_splits(
     return [renumbered(part) for part in np.split(components, np.cumsum(sizes)[:-1])]
 
 
-def cluster_texts(
-    columns: Sequence[pa.StringArray], similarity: float, groups: NDArray[Any] | None = None
-) -> Clusters:
+def cluster_texts(columns: Sequence[pa.StringArray], similarity: float) -> Clusters:
     """Return the clusters of rows by their texts, one array for each text column.
 
     Args:
         columns: Texts without null.
         similarity: Similarity from which two rows are alike, as in the data check ``near_duplicates``.
-        groups: The group of each row, if there are groups.
     """
     plain = [normalized(column) for column in columns]
     keys = unordered_row_keys([text_keys(column) for column in plain])
     (similar,) = find_near_duplicates([_encoded(plain)], [keys], similarity)
-    return cluster_splits([keys], [similar.origin], [groups])[0]
+    return cluster_splits([keys], [similar.origin], [None])[0]
 
 
 def _encoded(columns: Sequence[pa.StringArray]) -> Iterable[EncodedWords]:

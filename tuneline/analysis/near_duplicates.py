@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.similarity import RaggedArray, WordSets
 from tuneline.analysis.text import EncodedWords, Keys, mixed
+from tuneline.core.arrays import RowNumbers
 
-RowNumbers = NDArray[np.int64]
-"""Numbers of rows, of shape ``(rows,)``."""
 OriginRows = NDArray[np.int32]
 """Row that each row repeats or resembles, shape ``(rows,)``: 40 MB for ten million, at most two billion."""
 

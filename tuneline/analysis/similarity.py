@@ -16,12 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.analysis.text import EncodedWords, Keys
+from tuneline.core.arrays import RowNumbers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-Rows = NDArray[np.int64]
 Similarities = NDArray[np.float32]
 PAIRS_AT_A_TIME = 1 << 14
 
@@ -41,7 +41,7 @@ class WordSets:
     keys: Keys
     weights: NDArray[np.float64]
     ids: NDArray[np.int32]
-    starts: Rows
+    starts: NDArray[np.int64]
     totals: Similarities
 
     @classmethod
@@ -115,7 +115,7 @@ class WordSets:
         ids = self.ids[starts[0] : starts[-1]]
         return self._sparse(self._roots[ids], ids, starts - starts[0])
 
-    def similarity(self, left: Rows, right: Rows) -> Similarities:
+    def similarity(self, left: RowNumbers, right: RowNumbers) -> Similarities:
         """Return the similarity of pairs of rows, each of which has words; float32 of shape ``(pairs,)``."""
         similarities = np.empty(len(left), np.float32)
         for start in range(0, len(left), PAIRS_AT_A_TIME):
@@ -130,7 +130,7 @@ class WordSets:
     def _roots(self) -> Similarities:
         return np.sqrt(self.weights).astype(np.float32)
 
-    def _rows(self, rows: Rows, data: Similarities | None = None) -> "csr_matrix":
+    def _rows(self, rows: RowNumbers, data: Similarities | None = None) -> "csr_matrix":
         """Return chosen rows of words, with a number for each word or 1."""
         lengths = self.starts[rows + 1] - self.starts[rows]
         ends = np.cumsum(lengths)
@@ -143,7 +143,7 @@ class WordSets:
             values = data.take(ids)
         return self._sparse(values, ids, np.append(0, ends))
 
-    def _sparse(self, data: Similarities, ids: NDArray[np.int32], starts: Rows) -> "csr_matrix":
+    def _sparse(self, data: Similarities, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> "csr_matrix":
         from scipy.sparse import csr_matrix
 
         return csr_matrix((data, ids, starts), shape=(len(starts) - 1, len(self.keys)))

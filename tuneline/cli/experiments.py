@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from tuneline.experiments.saved import SavedExperiment
 
-All = Annotated[bool, typer.Option("--all", help="Also those on other commits than HEAD")]
+OnAnyCommit = Annotated[bool, typer.Option("--all", help="Also those on other commits than HEAD")]
 
 
-def command(every: All = False) -> None:
+def command(every: OnAnyCommit = False) -> None:
     """Show the experiments of `dvc exp run` on HEAD, the best on validation first.
 
     Each is compared with the best one on the same rows. `dvc exp apply NAME` takes one over, and `dvc exp

@@ -13,10 +13,10 @@ from tuneline.runtime.terminal import say, visible
 SHOWN = 10
 """Number of versions that are shown without ``--all``."""
 
-All = Annotated[bool, typer.Option("--all", help=f"All versions, not only the last {SHOWN}")]
+EveryVersion = Annotated[bool, typer.Option("--all", help=f"All versions, not only the last {SHOWN}")]
 
 
-def command(every: All = False) -> None:
+def command(every: EveryVersion = False) -> None:
     """Show what is in production, and the versions, the newest first.
 
     From the git tags of this clone: `git fetch --tags` brings those of others.

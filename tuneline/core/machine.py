@@ -13,6 +13,7 @@ CPUS = Path("/sys/devices/system/cpu")
 PROCESSORS = Path("/proc/cpuinfo")
 BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
 """Instructions that multiply matrices of bf16, of x86 processors, as Linux names them."""
+DEVICES = Path("/dev")
 DEVICE_FILES = ("nvidia[0-9]*", "nvhost-gpu", "dxg", "kfd")
 """Files in ``/dev`` without which no driver of NVIDIA (also in WSL) or AMD reaches its device."""
 
@@ -73,21 +74,21 @@ def cpu_quota(limit: Path = CPU_LIMIT) -> float | None:
         return None
 
 
-def why_no_accelerator(torch: str | None = None, devices: Path = Path("/dev")) -> str | None:
+def why_no_accelerator() -> str | None:
     """Return the reason why training certainly finds no accelerator here; ``None`` if torch has to decide.
 
     Importing torch takes seconds, so this asks for the files without which no driver works.
     """
     if sys.platform == "darwin":
         return None
-    torch = torch or importlib.metadata.version("torch")
+    torch = importlib.metadata.version("torch")
     build = torch.partition("+")[2]
     if build == "cpu":
         return f"torch {torch} is built for the CPU"
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return "CUDA_VISIBLE_DEVICES hides all GPUs"
-    if not any(path.exists() for name in DEVICE_FILES for path in devices.glob(name)):
-        return f"{devices} has no file of a GPU driver"
+    if not any(path.exists() for name in DEVICE_FILES for path in DEVICES.glob(name)):
+        return f"{DEVICES} has no file of a GPU driver"
     return None
 
 

@@ -15,12 +15,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import ClassIds, Floats
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 from tuneline.tasks.probabilities import likelihoods
 from tuneline.tasks.task import Labels
-
-Floats = NDArray[np.float64]
-ClassIds = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

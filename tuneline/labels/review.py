@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import row_keys
 from tuneline.baselines.texts import out_of_fold
+from tuneline.core.arrays import Floats
 from tuneline.core.tables import LABELS, SplitReader, check_text_columns
 from tuneline.labels.label_review import Suspect
 from tuneline.params import DataParams, Params
@@ -26,7 +27,6 @@ from tuneline.tasks.multilabel import HALF
 from tuneline.tasks.schemas import read_task
 from tuneline.words.label_texts import exact_text
 
-Floats = NDArray[np.float64]
 LARGE_RESIDUAL = 3.0
 """Standard deviations of the residuals from which a number is doubtful. Of normal ones, 1 in 370 is."""
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import Floats
 from tuneline.tasks.multilabel import HALF
 from tuneline.tasks.probabilities import sigmoid
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tuneline.params.train import ThresholdParams
 
 Decisions = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 LOGIT_OF_NEVER = 20.0
 """Size of the logit of a label that all rows of train have, or none.

@@ -21,7 +21,7 @@ from tuneline.params.section import FunctionName, check_listed
 from tuneline.paths import PIPELINE, PROJECT
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification, Multilabel, Regression, Task
-from tuneline.tasks.task import Labels
+from tuneline.tasks.task import Labels, Logits
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,6 @@ def _fresh_imports_from(root: Path) -> Iterator[None]:
         sys.dont_write_bytecode = before
 
 
-Logits = NDArray[np.float32]
 _ROWS = 6
 """Rows of the data with which a metric is tried."""
 

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import ClassIds, Floats
 from tuneline.core.task_kinds import MetricKind
 from tuneline.metrics.table import Averaging, Metric, metrics_for
-
-ClassIds = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def compute_metric(

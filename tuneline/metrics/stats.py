@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import Floats
 from tuneline.metrics.effective_rows import Members, RowClusters, score_bounds
-from tuneline.metrics.scores import Floats, compute_metric, distinct_rows, numeric_columns
+from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns
 from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tuneline.core.arrays import ClassIds, Floats
     from tuneline.core.task_kinds import MetricKind
 
-    Floats = NDArray[np.float64]
-    ClassIds = NDArray[np.int64]
     LabelSets = NDArray[np.int8]
     """Which labels a row has, 0 or 1, of shape ``(rows, labels)``."""
     CountScore = Callable[[Floats, NDArray[Any], NDArray[Any], "Averaging"], Floats]

@@ -22,13 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import Floats
 from tuneline.decisions.evidence import Evidence, JudgedAnswers
 from tuneline.decisions.rule import ANSWERED
 
 STARTS = 60
 """Numbers of rows of which one is the first to be tested."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.records import Metrics
 from tuneline.decisions.evidence import Evidence
+from tuneline.evaluation.curves import Columns
 from tuneline.evaluation.probability_scores import confidences
 from tuneline.metrics.stats import Estimate
 from tuneline.paths import METRICS, PLOTS
@@ -26,7 +27,6 @@ from tuneline.words.titles import title_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Columns = dict[str, NDArray[np.float64]]
 
 SMOOTH_FROM = 40
 """From this number of points on, a running mean is drawn over the logged losses."""

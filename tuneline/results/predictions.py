@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.arrays import Floats
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.keys import baseline_key
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.judging import averaging
-from tuneline.metrics.scores import Floats, confusion_matrix
+from tuneline.metrics.scores import confusion_matrix
 from tuneline.metrics.stats import Estimate, metric_interval
 from tuneline.predictions.files import PredictedLogits, read_logits
 from tuneline.results.largest_errors import error_size_text, error_sizes, errors_note, thresholds_by_name

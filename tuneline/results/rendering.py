@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render_report(report: Any, template: str = "page.html.j2") -> str:
-    """Return the page of a report, or of something like it, as HTML."""
-    return page_templates().get_template(template).render(report=report)
+def render_report(report: Any) -> str:
+    """Return the page of a report as HTML."""
+    return page_templates().get_template("page.html.j2").render(report=report)
 
 
 def page_templates() -> "Environment":

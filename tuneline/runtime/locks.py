@@ -16,20 +16,17 @@ class BusyError(Exception):
     """Another process holds the lock."""
 
 
-def lock(descriptor: int, wait: float = math.inf, *, shared: bool = False) -> None:
+def lock(descriptor: int, wait: float = math.inf) -> None:
     """Lock an open file or folder until all processes that inherit the descriptor have closed it.
-
-    A ``shared`` lock lets other processes hold it as well, if they share it.
 
     Raises:
         BusyError: Another process still holds it after ``wait`` seconds.
         OSError: The file system has no locks.
     """
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     until = time.monotonic() + wait
     while True:
         try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise BusyError("Another process holds the lock.") from None

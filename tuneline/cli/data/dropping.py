@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
 from tuneline.analysis.text import same_text_keys
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.hashes import split_hash
 from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
 from tuneline.params import Params
@@ -17,8 +18,6 @@ from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.readers.rows import nearest
 from tuneline.reports.checks import Checks
 from tuneline.runtime.errors import StageError
-
-Rows = NDArray[np.int64]
 
 
 def choose_rows(check: str, params: Params, from_split: str | None) -> tuple[dict[str, int], pa.Table]:
@@ -101,7 +100,7 @@ def _array(table: pa.Table, column: str) -> NDArray[Any]:
     return np.asarray(table[column].to_pylist())
 
 
-def _equal_rows(split: str, failing: pa.Table, texts: list[str]) -> Rows:
+def _equal_rows(split: str, failing: pa.Table, texts: list[str]) -> RowNumbers:
     """Return all rows of a split with the texts of violating rows, compared as in the check ``leakage``."""
     stored = failing_rows_schema(texts, pairs=True).names[2 : 2 + len(texts)]
     wanted = same_text_keys([failing[name].combine_chunks() for name in stored])
@@ -111,7 +110,7 @@ def _equal_rows(split: str, failing: pa.Table, texts: list[str]) -> Rows:
     return np.flatnonzero(np.concatenate(matches))
 
 
-def _keys(raw: SplitReader, rows: Rows, texts: list[str]) -> NDArray[np.object_]:
+def _keys(raw: SplitReader, rows: RowNumbers, texts: list[str]) -> NDArray[np.object_]:
     """Return the hashes of rows of a raw split, as ``corrections.row_keys`` does; row numbers ascend."""
     keys = np.full(len(rows), "", dtype=object)
     for start in range(0, len(rows), ROW_GROUP):
