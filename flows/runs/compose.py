@@ -21,7 +21,7 @@ from typing import Any
 REFUSED = 3
 """Exit code if the overrides are invalid."""
 _HARMLESS = re.compile(r"(?!-)[\w./@:+=,%-]*")
-"""Strings that a shell takes as one word that is no option, wherever in a command they are."""
+"""Strings that a shell takes as one word that is not an option, wherever in a command they are."""
 
 
 class RefusedOverrideError(Exception):
@@ -92,8 +92,8 @@ def check_overrides(overrides: Sequence[str], folder: Path) -> None:
         for name in _strings(parsed.value()):
             if _leaves_folder(name):
                 raise RefusedOverrideError(
-                    f"{parsed.input_line}: this is no file of {folder.name}/{parsed.key_or_group}/. Give the"
-                    " name of one."
+                    f"{parsed.input_line}: this is not a file of {folder.name}/{parsed.key_or_group}/. Give"
+                    " the name of one."
                 )
 
 

@@ -199,7 +199,7 @@ class Pipeline:
         Raises:
             ProgramError: The remote lacks a source, has a damaged copy, or cannot be reached.
         """
-        # A file that the cache lacks is no error yet: a stage makes it, or the remote has it.
+        # A file that the cache lacks is not an error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         missing = [source for source in sources if not self._has_outs(source)]
         if not missing:

@@ -3,7 +3,7 @@
 Reads: ``models/candidates/``; the reported split in ``data/tokenized/`` and ``data/raw/`` (for the text of
 rows that flip), and validation in ``data/tokenized/``, which fits the temperature of each model; the trained
 model's logits in ``reports/predictions.parquet``; ``reports/checks/clusters/``, which rows are independent;
-``reports/checks/rows/``, which reported rows are no new ones. torch is not needed. Writes, in this order:
+``reports/checks/rows/``, which reported rows are not new. torch is not needed. Writes, in this order:
 ``metrics/compare.json``, ``reports/compare/{comparison,flips}.json``, ``models/onnx/``. A model outside its
 tolerance is never published. It stops the pipeline if ``compare.PRECISION.required`` is true, as it always is
 for fp32.

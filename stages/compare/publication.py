@@ -50,7 +50,7 @@ def publish_passed(
     left_out: Mapping[str, Sequence[str]],
     split: str,
 ) -> None:
-    """Fill ``models/onnx`` with the models that passed, and with the candidates' files that are no models.
+    """Fill ``models/onnx`` with the models that passed, and with the candidates' files that are not models.
 
     Args:
         record: The record of the candidates.

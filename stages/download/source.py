@@ -43,8 +43,8 @@ class SourceSplit(NamedTuple):
 
     Attributes:
         name: Its file or folder of files, for messages.
-        files: The files in the order of their rows, or a whole split where it is no file: the bad rows that
-            are met in it, and its rows of ``LabelledColumns.schema``.
+        files: The files in the order of their rows, or a whole split where it is not a file: the bad rows
+            that are met in it, and its rows of ``LabelledColumns.schema``.
         label_names: Classes that the first file declares; ``None`` if it declares none.
     """
 

@@ -3,7 +3,7 @@
 Reads: metrics, predictions, checks, plots and records of the other stages, ``dvc.lock``, and facts of git and
 of this machine. Writes: ``reports/index.html``, ``reports/model_card.md``, and ``reports/report.json``.
 
-Page and card are no outs, because ``dvc.lock`` must not record facts of git and of the machine.
+Page and card are not outs, because ``dvc.lock`` must not record facts of git and of the machine.
 ``reports/report.json`` is the out instead: its content is always the same, and it is in no cache. It is
 missing in a new clone, so DVC runs this stage there although ``dvc.lock`` fits, and the page appears.
 """

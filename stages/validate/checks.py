@@ -217,8 +217,8 @@ _CHECKS = (
         (Requirement("visible_of_shorter", low=1),),
         title="Few pairs have a text without a visible character.",
         hint=(
-            "A message without a subject is no fault. Where the texts of a pair are compared, nothing can be"
-            f" learned from it. {_FIX_SOURCE}."
+            "A message without a subject is not a fault. Where the texts of a pair are compared, nothing can"
+            f" be learned from it. {_FIX_SOURCE}."
         ),
     ),
     Check(

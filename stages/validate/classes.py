@@ -57,7 +57,7 @@ class ClassFindings:
         """Count and compare the classes of all raw splits.
 
         A name that ``data.label_names`` lists is meant, even if it reads like a missing value. The result is
-        ``None`` where labels are no classes, or without labels in train.
+        ``None`` where labels are not classes, or without labels in train.
         """
         if not task.class_names or "train" not in raw or not raw["train"].is_labelled:
             return None

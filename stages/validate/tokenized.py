@@ -21,13 +21,13 @@ from tokenizers import Tokenizer, decoders
 from stages.validate.checks import percent
 from stages.validate.columns import (
     Arrays,
-    RowNumbers,
     StoredColumns,
     column_writer,
     files_of,
     read_batches,
 )
 from tuneline.analysis.similarity import RaggedArray
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.base_source import BaseSource
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader

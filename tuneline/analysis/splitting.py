@@ -44,8 +44,8 @@ NO_STRATUM = 0
 def strata(task: Task, labels: pa.Array) -> pa.Array:
     """Return the strata that each row is in, as lists of text: each stratum has its share of each split.
 
-    Labels are of ``staged_type``. A row without a label is in none, and numbers are no classes; a row with no
-    label of several is in the stratum of the empty text.
+    Labels are of ``staged_type``. A row without a label is in none, and numbers are not classes; a row with
+    no label of several is in the stratum of the empty text.
     """
     if not task.has_classes:
         return pa.array([[]] * len(labels), pa.list_(pa.string()))

@@ -127,7 +127,7 @@ def choose_texts(columns: Sequence[Column], choices: UserChoices) -> tuple[tuple
 
 
 def _has_texts(column: Column) -> bool:
-    """Return True if a column has various texts of several words, that are no dates."""
+    """Return True if a column has various texts of several words, that are not dates."""
     is_various = column.many or len(column.values) >= LEAST_DISTINCT * column.filled
     return column.mean_words >= WORDS_OF_TEXT and is_various and not is_date(column)
 

@@ -149,7 +149,7 @@ def _ranked_by_name(reading: LabelReading, key: str) -> LabelReading:
 def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
     """Return every reading of one column, and the one that the user asks for, if it is named.
 
-    The combinations of a clear set are no classes; nor are many different numbers.
+    The combinations of a clear set are not classes; nor are many different numbers.
     """
     if choices.separator is not None:
         return [separated_by(column, choices.separator)]
@@ -306,7 +306,7 @@ def _refuse_as_label(column: Column) -> None:
         what = f"has {len(column.values):,} distinct values of {column.mean_words:.0f} words, as texts have"
     if what:
         hint = f"{NAME_IT} --text COLUMN; or --label {column.name!r} to learn it all the same"
-        raise DataError(f"Column {column.name!r} {what}: it is no label.", hint)
+        raise DataError(f"Column {column.name!r} {what}: it is not a label.", hint)
 
 
 def _no_label(columns: Sequence[Column], choices: UserChoices) -> DataError:

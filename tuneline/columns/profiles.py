@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 NESTED = "\x00nested"
-"""Beginning of a cell that holds a list or an object, which is no text. A list follows it, as JSON."""
+"""Beginning of a cell that holds a list or an object, which is not a text. A list follows it, as JSON."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
 WORD_PATTERN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")

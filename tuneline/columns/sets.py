@@ -23,7 +23,7 @@ from tuneline.tasks.task import UNLABELLED
 LONGEST_LABEL = 100
 """Characters of a part that can be a label."""
 MOST_LABELS = 1000
-"""Distinct parts; more are no labels."""
+"""Distinct parts; more are not labels."""
 NO_SEPARATORS = "'\"`.<>=!~"
 """Characters that separate nothing when alone: quotes, and what is in versions and conditions."""
 SEPARATORS_OF_NUMBERS = (",", ";", "|", " ", "\n", "\t")
@@ -51,7 +51,7 @@ MOST_OBJECTS = 0.02
 """Share of the cells that are objects of JSON, up to which they are mistakes."""
 OBJECT = re.compile(r"\s*\[?\s*\{\s*['\"][^'\"]*['\"]\s*:.*", re.DOTALL)
 LEAST_REPEATED = 0.1
-"""Share of the rows with a name twice, from which the names of a row are no set: people agree."""
+"""Share of the rows with a name twice, from which the names of a row are not a set: people agree."""
 MOST_VOTED = 50
 """Distinct labels of several people; more are rather numbers."""
 CLEAR_COLUMNS = 3

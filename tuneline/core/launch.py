@@ -18,7 +18,11 @@ MixedPrecision = Literal["no", "fp16", "bf16"]
 
 
 def read_launch(name: str) -> Mapping[str, Any]:
-    """Read a launch configuration; a ``ParamsError`` if it does not exist, or is no YAML or JSON mapping."""
+    """Read a launch configuration.
+
+    Raises:
+        ParamsError: It does not exist, or is not a mapping in YAML or JSON.
+    """
     path = launch_file(name)
     if not path.is_file():
         available = sorted(file.stem for file in LAUNCH.glob("*.yaml"))

@@ -69,7 +69,7 @@ def read_filled(path: Path, data: DataParams) -> list[tuple[int, Suspect, str]]:
         For each of them its number in the file, from 1 after the header, the row, and what was filled in.
 
     Raises:
-        InputError: The file is no review, or nothing is filled in.
+        InputError: The file is not a review, or nothing is filled in.
     """
     names = free_names(ROLES, data.text_columns)
     csv.field_size_limit(LONGEST_FIELD)

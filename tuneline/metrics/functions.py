@@ -48,7 +48,7 @@ class ProjectFunction:
 def load_function(parameter: str, name: FunctionName) -> ProjectFunction:
     """Import a function of logits and labels by name.
 
-    A function that needs a file that is no dependency of its stage is refused.
+    A function that needs a file that is not a dependency of its stage is refused.
     """
     module, files = _import(parameter, name)
     target = getattr(module, name.function, None)

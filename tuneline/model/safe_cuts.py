@@ -21,7 +21,7 @@ CONTEXT = 64
 ATTEMPTS = 16
 """Places about which a tokenizer is asked until a text is not cut."""
 PUNCTUATION = string.punctuation + "，。、；：？！"  # noqa: RUF001 - of Chinese
-"""Characters that no normalization joins with the one before them, and that are no part of a word."""
+"""Characters that no normalization joins with the one before them, and that are not part of a word."""
 IDEOGRAPHS = "\u4e00-\u9fff"
 """Characters that no normalization changes, and that BERT reads as words."""
 NORMALIZERS = frozenset(

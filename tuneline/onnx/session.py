@@ -58,7 +58,7 @@ class OnnxClassifier:
         """Compute the logits of one padded batch.
 
         Args:
-            batch: Arrays ``(rows, tokens)`` by name; those that are no input of the model are ignored.
+            batch: Arrays ``(rows, tokens)`` by name; those that are not an input of the model are ignored.
 
         Returns:
             Logits of shape ``(rows, outputs)``.

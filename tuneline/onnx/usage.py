@@ -22,7 +22,7 @@ DAMAGED = (
 )
 
 VERSION_DIGITS = 12
-"""Hexadecimal digits of a hash that name a model which is no version of the registry."""
+"""Hexadecimal digits of a hash that name a model which is not a version of the registry."""
 
 FileName = Annotated[str, Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")]
 """Name of a file in the same folder: who writes the record names no other file of the machine."""
@@ -147,7 +147,7 @@ def model_record(file: Path) -> ModelRecord:
 
 
 def content_version(record: UsageRecord, model: ModelRecord) -> str:
-    """Return the name of a model that is no version of the registry: another one predicts other things.
+    """Return the name of a model that is not a version of the registry: another one predicts other things.
 
     It is the start of a hash of the model, its tokenizer and its decisions.
     """

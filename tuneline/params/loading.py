@@ -70,7 +70,11 @@ def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) 
 
 
 def require_mapping(values: Any, path: Path, section: type[BaseModel]) -> None:
-    """Refuse the content of a file that is no mapping; the ``ParamsError`` names keys that it should have."""
+    """Check that the content of a file is a mapping.
+
+    Raises:
+        ParamsError: It is not; the message names keys that it should have.
+    """
     if not isinstance(values, dict):
         first_keys = ", ".join([key for key, _ in _fields(section)][:3])
         raise ParamsError(

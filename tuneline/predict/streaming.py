@@ -117,7 +117,7 @@ def predict_rows(
     first windows are small, so that the first predictions appear at once.
 
     Raises:
-        DataError: There are too many bad rows, or the tokenizer cannot encode a row. That is no bad row:
+        DataError: There are too many bad rows, or the tokenizer cannot encode a row. That is not a bad row:
             another tokenizer may encode it.
     """
     counts = PredictedCounts()

@@ -161,8 +161,8 @@ def read_predictions(path: Path, rows: int | None = None) -> Predictions:
     """Read labels and predictions, without the logits, which take most of the file.
 
     Raises:
-        DataError: It is no file of predictions, or has not exactly one prediction for each of the ``rows`` of
-            the split; without ``rows``, for as many as it has.
+        DataError: It is not a file of predictions, or does not have exactly one prediction for each
+            of the ``rows`` of the split; without ``rows``, for as many as it has.
     """
     columns = _read_columns(path, "prediction", rows)
     values = array_of(columns.task, columns.table["prediction"])
@@ -221,7 +221,7 @@ def _read_columns(path: Path, column: str, rows: int | None) -> _Columns:
     if not np.array_equal(order, expected):
         if not np.array_equal(np.sort(order), expected):
             raise DataError(
-                f"{path} has not exactly one prediction for each of the {len(expected):,} rows.",
+                f"{path} does not have exactly one prediction for each of the {len(expected):,} rows.",
                 "Run `dvc repro`.",
             )
         table = table.take(pa.array(np.argsort(order)))

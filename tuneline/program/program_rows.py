@@ -32,7 +32,7 @@ def texts_of_rows(rows: Any, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
         columns: The columns that the model reads.
 
     Raises:
-        DataError: A row or column is missing, or is no text; it names both.
+        DataError: A row or column is missing, or is not a text; it names both.
     """
     table = _table_rows(rows, columns)
     if table is not None:
@@ -64,11 +64,11 @@ def characters_of(texts: tuple[str, ...]) -> int:
 
 
 def _table_rows(table: Any, columns: tuple[str, ...]) -> Iterable[tuple[Any, ...]] | None:
-    """Return the rows of a table of Arrow or pandas; ``None`` if this is no table.
+    """Return the rows of a table of Arrow or pandas; ``None`` if this is not a table.
 
     Neither library is imported: a program that has a table has its library.
     """
-    # Arrow's tables have names of columns; those of pandas have columns, which are no method.
+    # Arrow's tables have names of columns; those of pandas have columns, which are not a method.
     is_arrow = hasattr(table, "column_names")
     names = list(table.column_names) if is_arrow else getattr(table, "columns", None)
     if names is None or callable(names):

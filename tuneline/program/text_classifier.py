@@ -133,7 +133,7 @@ class TextClassifier(ExportedModel):
         Raises:
             StageError: No model is in the stage, or its files cannot be fetched or are damaged.
         """
-        # Loaded by name, as it is no part of what stages and programs with a folder of models depend on: it
+        # Loaded by name, as it is not part of what stages and programs with a folder of models depend on: it
         # reads tags and DVC's files.
         models = importlib.import_module(PROMOTED_MODELS).ModelRepository(str(repository))
         version = models.version(stage)

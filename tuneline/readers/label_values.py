@@ -249,10 +249,10 @@ def separated_names(value: Any, separator: str) -> list[str] | None:
 def set_of_names(parts: Iterable[str]) -> list[str]:
     """Return the set of the names in these texts: without empty ones and repeats, sorted.
 
-    ``NO_LABELS`` is no name: people who read it may write it into their files.
+    ``NO_LABELS`` is not a name: people who read it may write it into their files.
 
     Raises:
-        ValueProblemError: A name is no text.
+        ValueProblemError: A name is not a text.
     """
     names = set()
     for part in parts:

@@ -28,7 +28,7 @@ MOST_CONTROL_BYTES = 0.01
 def known_encoding(name: str) -> str:
     """Return the name of an encoding that ``--encoding`` names; refuse one that Python does not have."""
     try:
-        # Unlike a look-up, this refuses codecs that are no encodings of text, such as hex.
+        # Unlike a look-up, this refuses codecs that are not encodings of text, such as hex.
         "".encode(name)
     except LookupError:
         raise DataError(
@@ -212,7 +212,7 @@ def open_text(path: DataFile | None, encoding: str) -> Iterator[TextLines]:
 
 
 def refuse_binary(start: bytes, name: str, encoding: str) -> None:
-    """Refuse a file whose first bytes are no text.
+    """Refuse a file whose first bytes are not text.
 
     Text may have a stray zero byte. In compressed data, every tenth byte is a control character.
     """

@@ -24,7 +24,7 @@ def resumable_directory(target: Path, key: str) -> Iterator[Path]:
     """Yield a folder that replaces ``target`` when the block ends; after an error, it stays.
 
     The folder has what a process with the same key has left, else it is empty. Each file in it must be
-    written with ``replace_file``: then what is there is whole. What is no part of the target must be removed
+    written with ``replace_file``: then what is there is whole. What is not part of the target must be removed
     before the block ends.
 
     Raises:

@@ -10,14 +10,14 @@ from typing import Any
 
 from tuneline.program.text_classifier import Prediction, TextClassifier
 from tuneline.service.requests import RequestError, ServiceLimits, texts_of_request
-from tuneline.tasks import Task
+from tuneline.tasks import Regression, Task
 
 
 def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits) -> list[tuple[str, ...]]:
     """Return the texts of each row of a request.
 
     Raises:
-        RequestError: It is no request, or its rows are no texts.
+        RequestError: It is not a request, or its rows are not texts.
     """
     inputs = body.get("inputs") if isinstance(body, Mapping) else None
     if not isinstance(inputs, list) or not all(isinstance(each, Mapping) for each in inputs):
@@ -124,6 +124,8 @@ def model_metadata(name: str, model: TextClassifier) -> dict[str, Any]:
         ]
     else:
         outputs = [{"name": "number", "datatype": "FP64", "shape": [-1]}]
+        if isinstance(model.task, Regression) and model.task.half_width is not None:
+            outputs.append({"name": "interval", "datatype": "FP64", "shape": [-1, 2]})
     return {
         "name": name,
         "versions": [model.version],

@@ -66,7 +66,7 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
     """Return the body of a request, read within its limits and only then parsed.
 
     Raises:
-        RequestError: It has too many bytes, takes too long, or is no JSON.
+        RequestError: It has too many bytes, takes too long, or is not JSON.
         ClientDisconnect: The client went away.
     """
     # Of the types that a web page can send to another origin without being asked, none.
@@ -96,7 +96,7 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
     try:
         return from_json(bytes(body), allow_inf_nan=False)
     except ValueError as error:
-        raise RequestError(400, f"The body is no JSON: {error}.") from None
+        raise RequestError(400, f"The body is not JSON: {error}.") from None
 
 
 def field_of(body: Any, name: str, columns: tuple[str, ...], *, several: bool = False) -> Any:
@@ -126,8 +126,8 @@ def texts_of_request(
     """Return the texts of rows: each is a text, a list of as many as the model reads, or an object.
 
     Raises:
-        RequestError: There is no row, or one is no text, has only white space, or is too long; or there are
-            too many rows, of which none is looked at.
+        RequestError: There is no row, or one is not a text, has only white space, or is too long; or there
+            are too many rows, of which none is looked at.
     """
     if not rows:
         raise RequestError(400, "There is no row.")

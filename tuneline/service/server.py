@@ -93,11 +93,11 @@ def let_nobody_connect(listener: socket.socket) -> None:
     listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtered)
 
 
-def server_config(service: Service, port: int = 0) -> uvicorn.Config:
-    """Return how uvicorn serves the application; the port matters to a server that opens it itself."""
+def server_config(service: Service) -> uvicorn.Config:
+    """Return how uvicorn serves the application; without a socket to listen on, it opens any free port."""
     return uvicorn.Config(
         application(service),
-        port=port,
+        port=0,
         http="h11",
         ws="none",
         lifespan="on",

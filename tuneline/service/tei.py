@@ -47,7 +47,7 @@ def read_tei(body: Any, model: TextClassifier, limits: ServiceLimits) -> TeiRequ
     """Read the body of a request.
 
     Raises:
-        RequestError: It is none, or its rows are no texts.
+        RequestError: It is none, or its rows are not texts.
     """
     inputs = field_of(body, "inputs", model.text_columns)
     is_batch = isinstance(inputs, list) and any(isinstance(row, (list, Mapping)) for row in inputs)
@@ -105,7 +105,7 @@ def tei_info(model: TextClassifier, name: str, limits: ServiceLimits) -> dict[st
 
 
 def _refuse_texts(inputs: list[Any], columns: tuple[str, ...]) -> None:
-    """Refuse a list of texts that is no row of the model."""
+    """Refuse a list of texts that is not a row of the model."""
     if inputs and len(inputs) != len(columns):
         example = row_example(columns) if len(columns) > 1 else f"[{row_example(columns)}]"
         raise RequestError(

@@ -75,7 +75,7 @@ def _(_task: Regression) -> pa.DataType:
 
 @singledispatch
 def observed_classes(task: Task, labels: pa.Array) -> set[Any]:
-    """Return the classes that occur in a column, of names or of ids; none where labels are no classes."""
+    """Return the classes that occur in a column, of names or of ids; none where labels are not classes."""
     raise NotImplementedError(task.kind)
 
 
@@ -93,7 +93,7 @@ def _(_task: Multilabel, labels: pa.Array) -> set[Any]:
 
 @observed_classes.register(Regression)
 def _(_task: Regression, labels: pa.Array) -> set[Any]:  # noqa: ARG001
-    """Return none: numbers are no classes."""
+    """Return none: numbers are not classes."""
     return set()
 
 
@@ -147,7 +147,7 @@ def _(task: Regression, labels: pa.Array, written: Sequence[str]) -> pa.Array:  
 def parsed_labels(task: Task, texts: pa.ChunkedArray) -> Labels:
     """Return labels that a person wrote.
 
-    A text that is no label gives a label that is not ``Task.valid``.
+    A text that is not a label gives a label that is not ``Task.valid``.
     """
     raise NotImplementedError(task.kind)
 

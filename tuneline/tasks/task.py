@@ -43,7 +43,7 @@ class Task(ABC):
     """Type of labels in memory."""
 
     names: tuple[str, ...] | None
-    """Class names in the order of their ids; ``None`` where labels are no classes."""
+    """Class names in the order of their ids; ``None`` where labels are not classes."""
 
     @property
     @abstractmethod
@@ -57,7 +57,7 @@ class Task(ABC):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The class names; empty where labels are no classes."""
+        """The class names; empty where labels are not classes."""
         return self.names or ()
 
     @classmethod

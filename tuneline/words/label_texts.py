@@ -65,7 +65,7 @@ def _(task: Multilabel, label: Any) -> str:
 
 @singledispatch
 def unknown_names(_task: Task, text: str) -> list[str]:  # noqa: ARG001
-    """Return the names in a text of ``exact_text`` that are no class; none of a number."""
+    """Return the names in a text of ``exact_text`` that are not a class; none of a number."""
     return []
 
 
@@ -77,7 +77,7 @@ def _(task: Classification, text: str) -> list[str]:
 
 @unknown_names.register(Multilabel)
 def _(task: Multilabel, text: str) -> list[str]:
-    """Return the names in a text that are no label."""
+    """Return the names in a text that are not a label."""
     return [name for name in task.names_in(text) if name not in task.names]
 
 

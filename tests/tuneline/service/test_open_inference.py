@@ -2,6 +2,9 @@
 
 import pytest
 
+from tests.exported_pipeline import published_pipeline
+from tests.service import running_service
+
 INFER = "/v2/models/tuneline/infer"
 SUBJECTS = ["the parcel", "Rechnung ü"]
 BODIES = ["never came", "wrong"]
@@ -56,3 +59,18 @@ def test_metadata_and_health(pairs):
     assert [each["name"] for each in metadata["inputs"]] == ["subject", "body"]
     assert metadata["versions"] == [pairs.service.model.current.version]
     assert pairs.client.get("/v2/models/tuneline/ready").json()["ready"] is True
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_metadata_name_each_output_of_an_answer(tmp_path_factory, task):
+    folder = published_pipeline(tmp_path_factory, task) / "models/onnx"
+    with running_service(folder) as service:
+        metadata = service.client.get("/v2/models/tuneline").json()
+        answer = service.post(INFER, request()).json()
+    described = {output["name"]: output for output in metadata["outputs"]}
+    assert list(described) == [output["name"] for output in answer["outputs"]]
+    for output in answer["outputs"]:
+        assert output["datatype"] == described[output["name"]]["datatype"]
+        assert output["shape"][1:] == described[output["name"]]["shape"][1:]
+    if task == "regression":
+        assert described["interval"]["shape"] == [-1, 2]

@@ -26,7 +26,7 @@ CONTEXT = 20
 """Characters that are shown on each side of a character beyond ASCII."""
 FEWEST_CONTRADICTING = 10
 MOST_CONTRADICTING = 0.05
-"""Mean number of other rows with the text of a row and another label, from which these are no mistakes."""
+"""Mean number of other rows with the text of a row and another label, from which these are not mistakes."""
 
 
 @dataclass(frozen=True)

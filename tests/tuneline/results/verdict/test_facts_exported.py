@@ -3,20 +3,12 @@
 import pytest
 from ruamel.yaml import YAML
 
+from tests.model_comparisons import FIGURES
 from tuneline.core.hashes import file_hash
 from tuneline.core.written_records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
 from tuneline.results.verdict.facts import is_stale, read_comparison
-
-FIGURES = {
-    "max_abs_diff": 0.1,
-    "mean_abs_diff": 0.01,
-    "agreement": 0.9,
-    "flips": 2,
-    "accuracy": 0.8,
-    "accuracy_drop": 0.1,
-}
 
 
 def model():

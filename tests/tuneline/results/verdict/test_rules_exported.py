@@ -1,16 +1,9 @@
 """The rules on the exported models."""
 
+from tests.model_comparisons import FIGURES
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.results.verdict.rules import exported_models
 
-FIGURES = {
-    "max_abs_diff": 0.1,
-    "mean_abs_diff": 0.01,
-    "agreement": 0.9,
-    "flips": 2,
-    "accuracy": 0.8,
-    "accuracy_drop": 0.1,
-}
 AGREEMENT = "agreement is 0.900 on 20 rows (95 % interval 0.683 to 0.988)"
 
 
