@@ -5,6 +5,7 @@ import sys
 
 from typer.testing import CliRunner
 
+from tests.model_comparisons import FIGURES
 from tuneline.cli import app
 from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import DevicesUsed, StageProvenance
@@ -77,15 +78,7 @@ def test_command_start_imports_neither_torch_nor_transformers(project):
 
 def write_comparison(root, predictions, **changes):
     """Write the comparison of an int8 model with the predictions of some model."""
-    figures = {
-        "max_abs_diff": 0.1,
-        "mean_abs_diff": 0.01,
-        "agreement": 0.9,
-        "flips": 2,
-        "accuracy": 0.8,
-        "accuracy_drop": 0.1,
-    }
-    int8 = ModelComparison(**{**figures, "violations": [], "required": False, "published": True, **changes})
+    int8 = ModelComparison(**{**FIGURES, "violations": [], "required": False, "published": True, **changes})
     record = ComparisonRecord(
         split="test",
         rows=20,
