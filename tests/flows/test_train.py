@@ -105,10 +105,10 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     )
     assert artifact.data.startswith("# Not promoted")
     assert "accuracy over production" in artifact.data
-    told = until(lambda: events(served, "tuneline.model.rejected"), 30, "the event")
+    told = until(lambda: events(served, "tuneline.model.rejected", weak.id), 30, "the event")
     assert told[0]["payload"]["before"] == "v0.2.0"
     assert told[0]["payload"]["difference"] < 0
-    assert until(lambda: events(served, "tuneline.model.promoted"), 30, "the event")
+    assert until(lambda: events(served, "tuneline.model.promoted", strong.id), 30, "the event")
     assert len(branches(toy)) == 3, "a rejected run is kept to be compared"
 
     rollback(registry, "production", None, "The test says so.")

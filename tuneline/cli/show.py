@@ -156,8 +156,11 @@ def show_project(console: Console, root: Path) -> None:
     _print_facts(console, provenance(root, lock) | _paths(root, lock, run))
 
     # what to do
-    steps = "\n".join(f"  {step.command:44}{purpose(step)}" for step in next_steps(run))
-    console.print(Text(f"\nTry next:\n{steps}"))
+    steps = next_steps(run)
+    width = max(len(step.command) for step in steps)
+    console.print(Text("\nTry next:"))
+    for step in steps:
+        console.print(Text(f"  {step.command:{width}}  {purpose(step)}"))
     if (root / PARAMS).exists():
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 

@@ -29,7 +29,9 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
     assert "Run the pipeline" in output
     assert "reports/predictions.parquet" in output
     assert "reports/index.html" not in output, "only what is there"
-    assert "train.learning_rate=0.00025" in output, "half of the present one"
+    assert "train.learning_rate=0.00025  half the learning rate" in output, (
+        "a longer command has its space, too"
+    )
 
 
 def test_show_prints_escape_sequences_of_a_commit_as_codes(project):

@@ -5,9 +5,11 @@ from tuneline.experiments.saved import committed_result, resolve_revision, saved
 from tuneline.repository.worktrees import run_git
 
 
-def test_name_stands_for_the_experiment_on_head(tmp_path):
+def test_name_stands_for_the_experiment_on_head(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")
     made = ExperimentRepository(tmp_path)
     first = made.save("better", 0.7)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-02T00:00:00Z")
     run_git(tmp_path, "commit", "--quiet", "--allow-empty", "--message=Later")
     assert resolve_revision(tmp_path, "better") == first.commit
     second = made.save("better", 0.8)

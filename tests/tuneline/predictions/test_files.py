@@ -66,7 +66,7 @@ def test_rows_that_are_missing_or_twice_there_are_refused(tmp_path, rows):
     task, labels, logits = CASES[0]
     write_predictions(path, labels, logits, task)
     pq.write_table(read_table(path).take(pa.array(rows)), path)
-    with pytest.raises(DataError, match="not exactly one prediction for each of the 4 rows"):
+    with pytest.raises(DataError, match="not have exactly one prediction for each of the 4 rows"):
         read_predictions(path, rows=4)
 
 

@@ -194,7 +194,7 @@ def choose_checkpoint(plan: Plan, current: str | None, revision: str | None) -> 
         revision: Its revision.
     """
     names = list(dict.fromkeys([*([current] if current else []), *SUGGESTIONS]))
-    lines = [f"{name:48} {SUGGESTIONS.get(name, 'as in params.yaml')}" for name in names]
+    lines = [f"{name:47}  {SUGGESTIONS.get(name, 'as in params.yaml')}" for name in names]
     lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
     console = Console()
     console.print(Text("\nWhich checkpoint shall be fine-tuned?"))
