@@ -26,7 +26,7 @@ from stages.export.int8 import to_dynamic_int8
 from stages.tokenize.tokenizer import train_wordpiece
 from tests.records import export_record
 from tuneline.core.hashes import file_hash
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.usage import EXPORT_RECORD

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tuneline.core.hashes import file_hash
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.predict.scored import FileRecord, ScoredRecord, scored_record
 from tuneline.readers.files import not_a_file
 from tuneline.readers.formats import ENDINGS

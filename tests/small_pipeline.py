@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from tests.params import change_params, write_params
-from tuneline.core.base_source import BaseSource
 from tuneline.core.provenance import StageProvenance, provenance_file
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource
 from tuneline.core.tables import LABELS, SplitReader, write_table
-from tuneline.core.written_records import write_record
 from tuneline.model.batches import compute_by_length
 from tuneline.model.encoded_columns import Encoder
 from tuneline.model.long_text import LongText

@@ -22,13 +22,13 @@ from tuneline.checkpoints.pretrained import (
     check_model_type,
     find_pretrained,
 )
-from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
 from tuneline.core.launch import check_launch
 from tuneline.core.provenance import write_provenance
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.core.stage import run_stage
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
-from tuneline.core.written_records import write_record
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings

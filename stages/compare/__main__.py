@@ -18,10 +18,9 @@ from stages.compare.logits import LogitComparison, TrainedLogits, compare_logits
 from stages.compare.publication import PublishedModel, publish_passed, select_published, way_on
 from stages.compare.tolerance import ToleranceJudgement, judge_comparison
 from tuneline.core.hashes import file_hash
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, write_record
 from tuneline.core.stage import require, run_stage
 from tuneline.core.tables import SplitReader
-from tuneline.core.written_records import write_record
 from tuneline.metrics.judging import averaging
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.onnx.comparison_records import ComparisonRecord, Flips, ModelComparison

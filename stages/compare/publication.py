@@ -8,7 +8,7 @@ from pathlib import Path
 from stages.compare.decisions import ModelDecisions
 from stages.compare.tolerance import ToleranceJudgement
 from tuneline.core.hashes import file_hash
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.decisions.evidence import EVIDENCE_FILE, write_evidence
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.probes import probe_outputs, probe_texts

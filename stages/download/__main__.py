@@ -39,11 +39,10 @@ from stages.download.source import (
 from tuneline.analysis.corrections import Corrections
 from tuneline.core.launch import check_launch
 from tuneline.core.provenance import write_provenance
-from tuneline.core.raw_source import AppliedCorrections, RawSource, SplitSource
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, write_record
+from tuneline.core.sources import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import GROUP_COLUMN, LABELS, shard_file, write_numbers
-from tuneline.core.written_records import write_record
 from tuneline.params import Params
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import KEY, LATER, Corrections, dropped_file, label_file, row_keys
 from tuneline.core.hashes import file_hash
-from tuneline.core.raw_source import AppliedCorrections
+from tuneline.core.sources import AppliedCorrections
 from tuneline.core.tables import LABELS
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Task

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from stages.download.source import SourceSplit, source_splits
 from tuneline.core.hashes import file_hash
-from tuneline.core.raw_source import RemoteSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import RemoteSource
 from tuneline.core.tables import split_files
-from tuneline.core.written_records import write_record
 from tuneline.params.data import DataParams
 from tuneline.paths import FETCHED, SOURCE
 from tuneline.readers.files import (

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, write_record
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader
-from tuneline.core.written_records import write_record
 from tuneline.evaluation.evaluation import (
     EvaluatedPredictions,
     evaluate_predictions,

@@ -20,10 +20,10 @@ import onnx
 
 from stages.export.graph import input_names, save_model, to_onnx
 from stages.export.int8 import to_int8
-from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import file_hash, split_hash
 from tuneline.core.provenance import StageProvenance, provenance_file, stage_provenance
-from tuneline.core.raw_source import RawSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource, RawSource
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import SplitReader, input_columns
 from tuneline.core.tokenizer_files import (
@@ -32,7 +32,6 @@ from tuneline.core.tokenizer_files import (
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
 )
-from tuneline.core.written_records import write_record
 from tuneline.model.batches import length_sorted_batches
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.tokenizer import long_text_beside

@@ -27,15 +27,14 @@ from stages.tokenize.tokenizer import (
     tokenize_shard,
     train_wordpiece,
 )
-from tuneline.core.base_source import BaseSource
 from tuneline.core.hashes import content_key
 from tuneline.core.launch import check_launch
 from tuneline.core.provenance import stage_provenance, write_provenance
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, write_record
+from tuneline.core.sources import BaseSource
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
-from tuneline.core.written_records import write_record
 from tuneline.engines import map_tasks
 from tuneline.model.architectures import has_token_type_ids, read_base, token_limit
 from tuneline.model.encoded_columns import EncodingCounts

@@ -40,9 +40,8 @@ from stages.train.progress import TrainingProgress
 from stages.train.state import TrainingResult, TrainState
 from tuneline.calibration.temperature import calibrated
 from tuneline.core.provenance import DevicesUsed, write_provenance
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, write_record
 from tuneline.core.stage import Measurements, run_stage
-from tuneline.core.written_records import write_record
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
 from tuneline.model.frozen_classifier import TrainedModel

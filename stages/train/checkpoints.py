@@ -18,7 +18,7 @@ from stages.train.data import model_input_files
 from stages.train.devices import TRAINING_LIBRARIES, sharding
 from stages.train.progress import TrainingProgress
 from tuneline.core.hashes import file_hash
-from tuneline.core.pipeline_code import stage_code
+from tuneline.core.provenance import stage_code
 from tuneline.params import Params
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import DiskError, StageError

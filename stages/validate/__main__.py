@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 
 from stages.validate.expectations import check_tables, write_row_files
 from tuneline.core.launch import check_launch
-from tuneline.core.records import Metrics
+from tuneline.core.records import Metrics, write_record
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import CLUSTER, SplitReader, write_numbers
-from tuneline.core.written_records import write_record
 from tuneline.params.loading import load_params
 from tuneline.paths import (
     BASE,

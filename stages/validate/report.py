@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.validate.expectations import CheckResults, excerpt
 from tuneline.analysis.drift import Distribution
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile
 from tuneline.reports.page import draw_histograms, template_environment

@@ -28,7 +28,7 @@ from stages.validate.columns import (
 )
 from tuneline.analysis.similarity import RaggedArray
 from tuneline.core.arrays import RowNumbers
-from tuneline.core.base_source import BaseSource
+from tuneline.core.sources import BaseSource
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON

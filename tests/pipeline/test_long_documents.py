@@ -13,9 +13,9 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.params import write_params
-from tuneline.core.base_source import BaseSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource
 from tuneline.core.tables import write_table
-from tuneline.core.written_records import write_record
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import raw_schema
 

@@ -16,10 +16,10 @@ from ruamel.yaml import YAML
 from stages.evaluate.__main__ import write_plots
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
-from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.hashes import file_hash
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.core.tables import write_table
-from tuneline.core.written_records import write_record
 from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, split_metrics, spread_metrics
 from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.judging import averaging

@@ -9,15 +9,35 @@ the data check ``leakage`` names them.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION
-from tuneline.analysis.times import Microseconds, read_times
 from tuneline.params.data import SplitParams
 from tuneline.runtime.errors import DataError
+
+Microseconds = NDArray[np.int64]
+"""Times since 1970 (UTC), shape ``(rows,)``."""
+UNREAD = np.iinfo(np.int64).min
+"""Time of a value that is missing or is no time."""
+NUMBERS: dict[str, Literal["s", "ms"]] = {r"\d{9,10}(\.\d+)?": "s", r"\d{12,13}": "ms"}
+"""Unit of numbers since 1970, by their pattern."""
+
+
+def read_times(texts: pa.StringArray) -> Microseconds:
+    """Read times in ISO 8601, or as seconds or milliseconds since 1970."""
+    values = pd.Series(pc.utf8_trim_whitespace(texts).to_pylist(), dtype="object")
+    times = pd.to_datetime(values, format="ISO8601", utc=True, errors="coerce")
+    for pattern, unit in NUMBERS.items():
+        numbers = pd.to_numeric(values.where(values.str.fullmatch(pattern) == True))  # noqa: E712 - not null
+        times = times.where(numbers.isna(), pd.to_datetime(numbers, unit=unit, utc=True))
+    microseconds = times.to_numpy(dtype="datetime64[us]").astype(np.int64)
+    return np.asarray(np.where(times.isna(), UNREAD, microseconds))
 
 
 def split_by_time(
@@ -35,33 +55,25 @@ def split_by_time(
         place: Where a row is, for messages.
 
     Raises:
-        DataError: A row has no time, or the format of the times is not clear.
+        DataError: A row has no time.
     """
     times = read_times(texts)
     column = f"column {split.by_time!r}"
-    if times.rival:
-        example = texts[int(times.is_read.argmax())]
-        raise DataError(
-            f"data.split.by_time: {column}: {example} can be {times.layout} or {times.rival}, and no value"
-            " tells which.",
-            "Write these dates as 2024-12-31.",
-        )
-    unread = np.flatnonzero(complete & ~times.is_read)
+    unread = np.flatnonzero(complete & (times == UNREAD))
     if len(unread):
         row = int(unread[0])
         problem = f"{place(row)}, {column}: {texts[row].as_py()!r} is no time"
-        if times.layout:
-            problem += f" as the others are ({times.layout})"
         if len(unread) > 1:
             problem += f"; nor are {len(unread) - 1:,} others"
         raise DataError(
             f"data.split.by_time: {problem}.",
-            "Correct it, take the row out, or set data.split.by_time to null. Formats: docs/your-data.md.",
+            "Write times as 2024-12-31, 2024-12-31T18:30:00Z or seconds since 1970, take the row out, or set"
+            " data.split.by_time to null.",
         )
 
     parts = np.full(len(texts), TRAIN, np.int8)
     try:
-        parts[complete] = assign_by_time(times.values[complete], split)
+        parts[complete] = assign_by_time(times[complete], split)
     except ValueError as error:
         raise DataError(f"data.split.by_time: {column} {error}.", "Name another column.") from None
     return parts

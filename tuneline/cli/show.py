@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.core.base_source import BaseSource
 from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.records import Metrics
+from tuneline.core.sources import BaseSource
 from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.gating.error_budget import (

@@ -1,8 +1,6 @@
-"""Base class of hand-over files: one pydantic model says what a JSON file has, and reads it.
+"""Base class of hand-over files: one pydantic model says what a JSON file has, reads and writes it."""
 
-``tuneline.core.written_records`` writes it, which a program that only predicts never does.
-"""
-
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -10,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
+from tuneline.runtime.atomic_files import replace_file, write_json
 from tuneline.runtime.errors import DataError
 
 DIGITS = 6
@@ -156,3 +155,17 @@ class Timing(Record):
     def values(self) -> Mapping[str, float]:
         """The measurements by name."""
         return self.__pydantic_extra__
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write the file of a record atomically.
+
+    Raises:
+        DiskError: The disk is full, or the folder cannot be created or written.
+    """
+    values = record.model_dump(mode="json")
+    if not record.one_line:
+        write_json(path, values)
+        return
+    with replace_file(path) as partial:
+        partial.write_text(json.dumps(values) + "\n", encoding="utf-8")

@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from tuneline.core.records import Timing
-from tuneline.core.written_records import write_record
+from tuneline.core.records import Timing, write_record
 from tuneline.paths import TIMING
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import StageError

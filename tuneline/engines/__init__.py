@@ -18,10 +18,11 @@ from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar
 
 from tuneline.core.machine import available_cores, threads
-from tuneline.core.pipeline_code import ROOT
 from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.terminal import phase, progress
 
+ROOT = Path(__file__).parents[2]
+"""Root of the project that this code is part of: workers import it from there."""
 T = TypeVar("T")
 R = TypeVar("R")
 OBJECT_STORE = 100 * 1024**2

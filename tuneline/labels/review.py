@@ -1,13 +1,16 @@
-"""The rows whose labels are probably wrong: models that were trained without a row give it another label.
+"""The rows whose labels are probably wrong, and the file in which people write the right ones.
 
-A row of train is predicted by a linear model of words, fitted to the other folds. For rows of validation and
-of the reported split, the scores of that model and of the trained one are averaged, where there is one: they
-seldom fail in the same rows.
+Models that were trained without a row give it another label. A row of train is predicted by a linear model of
+words, fitted to the other folds. For rows of validation and of the reported split, the scores of that model
+and of the trained one are averaged, where there is one: they seldom fail in the same rows.
+``tuneline labels apply`` reads the file.
 """
 
+import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +20,114 @@ from tuneline.analysis.corrections import row_keys
 from tuneline.baselines.texts import out_of_fold
 from tuneline.core.arrays import Floats
 from tuneline.core.tables import LABELS, SplitReader, check_text_columns
-from tuneline.labels.label_review import Suspect
 from tuneline.params import DataParams, Params
 from tuneline.paths import PREDICTIONS, RAW, SPLITS, VALIDATION_PREDICTIONS
 from tuneline.predictions.files import read_logits
+from tuneline.runtime.errors import InputError, StageError
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
 from tuneline.tasks.multilabel import HALF
 from tuneline.tasks.schemas import read_task
 from tuneline.words.label_texts import exact_text
+from tuneline.words.spreadsheet import ENCODING, LONGEST_FIELD, free_names, write_csv
 
+KEY = "key"
+SPLIT = "split"
+LABEL = "label"
+PROPOSED = "proposed"
+CONFIDENCE = "confidence"
+PLACE = "place"
+CORRECT = "correct"
+ROLES = (KEY, SPLIT, LABEL, PROPOSED, CONFIDENCE, PLACE, CORRECT)
+DELIMITERS = ",;\t"
+"""A spreadsheet may save the file with another one than was written."""
 LARGE_RESIDUAL = 3.0
 """Standard deviations of the residuals from which a number is doubtful. Of normal ones, 1 in 370 is."""
+
+
+class Suspect(NamedTuple):
+    """A row whose label may be wrong.
+
+    Attributes:
+        key: Hash of its texts, which finds the row again: ``row_keys``.
+        split: Its split; empty if it is not known.
+        proposed: Class name or number that models predict that were trained without the row.
+        confidence: Probability of the proposed class; ``None`` without one.
+        place: Where the row is.
+    """
+
+    key: str
+    split: str
+    texts: tuple[str, ...]
+    label: str
+    proposed: str
+    confidence: float | None
+    place: str
+
+
+def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> None:
+    """Write the review, with an empty column ``correct``."""
+    # A text column of the project may have the name of a role, which gets another name then.
+    names = free_names(ROLES, data.text_columns)
+    header: list[object] = [names[KEY], names[SPLIT], *data.text_columns]
+    header += [names[role] for role in (LABEL, PROPOSED, CONFIDENCE, PLACE, CORRECT)]
+
+    rows = []
+    for suspect in suspects:
+        confidence: float | str = ""
+        if suspect.confidence is not None:
+            confidence = round(suspect.confidence, 4)
+        row: list[object] = [suspect.key, suspect.split, *suspect.texts]
+        row += [suspect.label, suspect.proposed, confidence, suspect.place, ""]
+        rows.append(row)
+    write_csv(path, data, header, rows)
+
+
+def read_filled(path: Path, data: DataParams) -> list[tuple[int, Suspect, str]]:
+    """Read the rows in which ``correct`` is filled in.
+
+    Returns:
+        For each of them its number in the file, from 1 after the header, the row, and what was filled in.
+
+    Raises:
+        InputError: The file is not a review, or nothing is filled in.
+    """
+    names = free_names(ROLES, data.text_columns)
+    csv.field_size_limit(LONGEST_FIELD)
+    filled = []
+    try:
+        with path.open(encoding=ENCODING, newline="") as file:
+            header = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=max(DELIMITERS, key=header.count), restval="")
+            for name in (*names.values(), *data.text_columns):
+                if name not in (reader.fieldnames or ()):
+                    raise InputError(f"{path}: no column {name!r} (of `tuneline labels review`).")
+            for number, row in enumerate(reader, 1):
+                correct = row[names[CORRECT]].strip()
+                if not correct:
+                    continue
+                texts = tuple(row[name] for name in data.text_columns)
+                place = row[names[PLACE]]
+                key, split, label, proposed = (
+                    row[names[role]].strip() for role in (KEY, SPLIT, LABEL, PROPOSED)
+                )
+                filled.append((number, Suspect(key, split, texts, label, proposed, None, place), correct))
+    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        raise InputError(f"{path} cannot be read: {error}.", 'Save it as "CSV UTF-8".') from None
+    return filled
+
+
+def check_replaced(path: Path, data: DataParams) -> None:
+    """Refuse to replace a file in which a person has filled in labels, or another file."""
+    if not path.exists():
+        return
+    filled = read_filled(path, data)
+    if filled:
+        raise StageError(
+            f"{path} has {len(filled):,} labels, which would be lost.",
+            f"Run `tuneline labels apply {path}`, name another file with --output, or add --force.",
+        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuneline.core.base_source import BaseSource, PretrainedSource
+from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.params import Params
 from tuneline.paths import BASE, BASE_RECORD
 from tuneline.runtime.errors import StageError

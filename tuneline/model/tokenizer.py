@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
+from tuneline.core.records import write_record
 from tuneline.core.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG, TOKENIZER_JSON
-from tuneline.core.written_records import write_record
 from tuneline.model.architectures import token_limit
 from tuneline.model.long_text import LongText
 from tuneline.model.tokenizer_conversion import convert, converted_class

@@ -9,10 +9,9 @@ from typing import Any
 
 from pydantic import model_validator
 
-from tuneline.core.base_source import BaseSource
 from tuneline.core.provenance import StageProvenance, parameters_hash
-from tuneline.core.raw_source import RawSource
 from tuneline.core.records import OMITTED, Record
+from tuneline.core.sources import BaseSource, RawSource
 from tuneline.onnx.usage import FORMAT, UsageRecord
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from tuneline.core.base_source import BaseSource
-from tuneline.core.raw_source import RawSource
+from tuneline.core.sources import BaseSource, RawSource
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.records import Behaviour, Slices
 from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips

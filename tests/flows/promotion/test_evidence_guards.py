@@ -16,7 +16,7 @@ from flows.runs.processes import Programs
 from flows.runs.repository import Repository
 from tests.flows.conftest import sh
 from tests.params import write_params
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.evaluation.records import Behaviour, BehaviourResult
 from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy

@@ -14,7 +14,7 @@ from flows.promotion.gate import (
 )
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.gating.error_budget import ErrorBudget
 from tuneline.reports.checks import Checks
 from tuneline.settings import PromotionPolicy

@@ -237,7 +237,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
 
     from stages.export.__main__ import embed, tokenizer_record
     from tuneline.core.hashes import file_hash
-    from tuneline.core.written_records import write_record
+    from tuneline.core.records import write_record
     from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
     from tuneline.onnx.usage import FORMAT, ModelRecord
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stages.download.made import GOOD
 from tuneline.analysis.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
-from tuneline.core.raw_source import RawSource
+from tuneline.core.sources import RawSource
 from tuneline.paths import RAW
 from tuneline.runtime.errors import DataError
 from tuneline.tasks.schemas import read_task

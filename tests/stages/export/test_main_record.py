@@ -6,9 +6,9 @@ import pytest
 
 from stages.export import __main__ as export_record
 from tests.params import write_params
-from tuneline.core.base_source import BaseSource, PretrainedSource
 from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.paths import SPLITS, split_file
 
 BASE = PretrainedSource(

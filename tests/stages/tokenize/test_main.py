@@ -15,9 +15,9 @@ from tests.params import change_params, write_params
 from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
-from tuneline.core.base_source import BaseSource, PretrainedSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.core.tables import write_table
-from tuneline.core.written_records import write_record
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Regression

@@ -9,9 +9,9 @@ from transformers import AutoTokenizer
 from stages.tokenize import __main__ as tokenize
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.base_source import BaseSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
-from tuneline.core.written_records import write_record
 from tuneline.model.long_text import HEAD_SHARE
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError

@@ -16,9 +16,9 @@ from stages.tokenize.tokenizer import RawTexts
 from tests.conftest import ROOT
 from tests.params import change_params, params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.base_source import BaseSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
-from tuneline.core.written_records import write_record
 from tuneline.model.architectures import read_base
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError

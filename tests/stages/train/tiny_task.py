@@ -13,9 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from stages.train.model import build_model
 from tests.params import complete
-from tuneline.core.base_source import BaseSource, PretrainedSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.core.tables import write_table
-from tuneline.core.written_records import write_record
 from tuneline.params import Params, RunParams
 from tuneline.params.loading import parse_params
 from tuneline.tasks import Task, task_with_names

@@ -14,9 +14,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from stages.tokenize.tokenizer import SavedTokenizer
 from stages.validate.tables import DataFolders
 from tests.params import params
-from tuneline.core.base_source import BaseSource
+from tuneline.core.records import write_record
+from tuneline.core.sources import BaseSource
 from tuneline.core.tables import WINDOW_LENGTHS, write_table
-from tuneline.core.written_records import write_record
 from tuneline.model.encoded_columns import Encoder
 from tuneline.model.long_text import LongText
 from tuneline.params import Params

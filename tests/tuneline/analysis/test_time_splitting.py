@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuneline.analysis.splitting import TEST, TRAIN, VALIDATION
-from tuneline.analysis.time_splitting import assign_by_time, split_by_time
+from tuneline.analysis.time_splitting import UNREAD, assign_by_time, read_times, split_by_time
 from tuneline.params.data import SplitParams
 from tuneline.runtime.errors import DataError
 
@@ -36,6 +36,23 @@ def test_complete_row_without_a_time_is_refused_with_its_place():
     assert split([*DATES[:5], None, *DATES[5:]], complete)[5] == TRAIN
 
 
+NOON = 1_709_294_400_000_000  # 2024-03-01 12:00 UTC, in microseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-03-01T12:00:00Z",
+        "2024-03-01 13:00:00+01:00",
+        " 2024-03-01 12:00",
+        "1709294400",
+        "1709294400000",
+    ],
+)
+def test_format_is_read_as_the_same_time(text):
+    assert read_times(pa.array([text, None, "soon"])).tolist() == [NOON, UNREAD, UNREAD]
+
+
 def test_day_that_can_be_the_month_is_refused():
-    with pytest.raises(DataError, match="03/04/2024 can be %d/%m/%Y or %m/%d/%Y"):
+    with pytest.raises(DataError, match="'03/04/2024' is no time; nor are 2 others"):
         split(["03/04/2024", "05/06/2024", "07/08/2024"])

@@ -9,7 +9,7 @@ from tests.model_comparisons import FIGURES
 from tuneline.cli import app
 from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import DevicesUsed, StageProvenance
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 
 runner = CliRunner(env={"COLUMNS": "200"})

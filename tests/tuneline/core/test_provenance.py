@@ -1,6 +1,5 @@
 from tests.params import change_params, write_params
-from tuneline.core.pipeline_code import code_hash
-from tuneline.core.provenance import StageProvenance, parameters_hash, stage_provenance
+from tuneline.core.provenance import StageProvenance, code_hash, parameters_hash, stage_provenance
 
 PIPELINE = (
     "stages: {train: {cmd: x, deps: [data/raw, stages/download, tuneline/paths.py], params:"

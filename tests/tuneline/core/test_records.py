@@ -7,8 +7,7 @@ from pydantic import Field
 
 from tests.conftest import ROOT
 from tests.imports import imported_files
-from tuneline.core.records import OMITTED, Number, Record
-from tuneline.core.written_records import write_record
+from tuneline.core.records import OMITTED, Number, Record, write_record
 from tuneline.runtime.errors import DataError
 
 ENTRY = {"from": "a", "rows": 3, "rate": 0.25, "hint": None}

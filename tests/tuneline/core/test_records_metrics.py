@@ -1,7 +1,6 @@
 import pytest
 
-from tuneline.core.records import Metrics
-from tuneline.core.written_records import write_record
+from tuneline.core.records import Metrics, write_record
 
 
 def test_metrics_round_floats_and_keep_integers(tmp_path):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
 MODEL_HELP = (

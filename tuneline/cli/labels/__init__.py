@@ -30,8 +30,7 @@ def review(
     fill in the column `correct` where another label is right; then `tuneline labels apply` keeps the
     corrections.
     """
-    from tuneline.labels.label_review import CORRECT, ROLES, check_replaced, write_review
-    from tuneline.labels.review import review_labels
+    from tuneline.labels.review import CORRECT, ROLES, check_replaced, review_labels, write_review
     from tuneline.params.loading import load_params
     from tuneline.words.spreadsheet import free_names
 
@@ -68,7 +67,7 @@ def apply(
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
     from tuneline.cli.labels.applying import merged
     from tuneline.core.tables import SplitReader, check_text_columns
-    from tuneline.labels.label_review import read_filled
+    from tuneline.labels.review import read_filled
     from tuneline.params.loading import load_params
     from tuneline.paths import RAW, SPLITS
 

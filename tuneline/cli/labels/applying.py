@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tuneline.analysis.corrections import LABEL_SCHEMA, row_keys
 from tuneline.analysis.text import normalized
 from tuneline.core.tables import LABELS, SplitReader
-from tuneline.labels.label_review import CORRECT, KEY, LABEL, Suspect
+from tuneline.labels.review import CORRECT, KEY, LABEL, Suspect
 from tuneline.params import DataParams
 from tuneline.paths import RAW, SPLITS
 from tuneline.readers.rows import nearest

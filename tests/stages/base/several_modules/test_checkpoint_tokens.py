@@ -19,7 +19,7 @@ from tests.small_pipeline import tiny_model
 from tests.stages.tokenize.raw_splits import write_raw
 from tests.tokenizer_families import FAMILIES
 from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.program.text_classifier import TextClassifier
 
 ROWS = [(text, TEXTS[position] or "x") for position, text in enumerate(TEXTS, start=-1)]

@@ -12,8 +12,8 @@ from tests.shards import into_shards
 from tuneline.analysis.corrections import Corrections, row_keys
 from tuneline.cli import app
 from tuneline.core.hashes import split_hash
+from tuneline.core.records import write_record
 from tuneline.core.tables import failing_rows_schema, shard_file, split_files, write_table
-from tuneline.core.written_records import write_record
 from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
 from tuneline.reports.checks import Checks
 from tuneline.tasks import Classification

@@ -13,7 +13,7 @@ from tests.shards import into_shards
 from tuneline.analysis.corrections import Corrections, label_file, row_keys
 from tuneline.cli import app
 from tuneline.core.tables import split_files, write_table
-from tuneline.labels.label_review import Suspect, write_review
+from tuneline.labels.review import Suspect, write_review
 from tuneline.params.loading import load_params
 from tuneline.paths import RAW, SPLITS, split_file
 from tuneline.tasks import task_with_names

@@ -5,7 +5,7 @@ from ruamel.yaml import YAML
 
 from tests.model_comparisons import FIGURES
 from tuneline.core.hashes import file_hash
-from tuneline.core.written_records import write_record
+from tuneline.core.records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.repository.dvc import md5_of
 from tuneline.results.verdict.facts import is_stale, read_comparison

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.project import copy_code
-from tuneline.core.pipeline_code import code_hash, stage_code
+from tuneline.core.provenance import code_hash, stage_code
 
 
 def test_code_hash_changes_with_the_contents_of_a_file(root, code):
