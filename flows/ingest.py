@@ -32,7 +32,6 @@ from flows.server.worker import end_with_worker
 from tuneline.params.loading import load_params
 from tuneline.paths import CHECKS, PARAMS, REFERENCE_PROFILE
 from tuneline.reports.checks import Checks
-from tuneline.repository.branches import ROWS_TRAILER
 from tuneline.repository.dvc import require_remote
 from tuneline.repository.registry import Version
 from tuneline.runtime.atomic_files import replace_directory, replace_file
@@ -188,7 +187,7 @@ class IngestAttempt:
             files.append(str(ignored))
         names = first_of([incoming.name for incoming in new.files], NAMED)
         rows = new.counts["new"]
-        trailers = f"{ROWS_TRAILER}: {rows}\n{RUN_TRAILER}: {runtime.flow_run.id}"
+        trailers = f"Ingested-Rows: {rows}\n{RUN_TRAILER}: {runtime.flow_run.id}"
         message = f"Ingest {rows:,} new rows\n\n{new.summary} ({names})\n\n{trailers}"
         git("add", "--", *files, cwd=root)
         git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=message)

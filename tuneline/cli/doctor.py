@@ -1,18 +1,14 @@
 """``tuneline doctor``: check this machine and this checkout, and name the fix for each problem.
 
-It looks at what neither DVC nor git says: packages against the lock, the disk, data that only this tree has
-or that is of another commit, and whether what is in production can be fetched.
+It looks at what neither DVC nor git says: the programs, the disk, data that only this tree has or that is of
+another commit, and whether what is in production can be fetched.
 """
 
-import json
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,29 +17,34 @@ from rich.text import Text
 
 from tuneline.cli.console import Console
 from tuneline.params.loading import load_params
-from tuneline.paths import BASE_SOURCE, PARAMS, SOURCE
-from tuneline.repository.branches import parted, rewritten
+from tuneline.paths import PARAMS
 from tuneline.repository.git import (
-    COMMIT,
-    ForeignRepositoryError,
     git,
     registries,
     require_own_repository,
-    uncommitted,
     unversioned,
     why_no_gate,
     why_not_in_cache,
 )
-from tuneline.repository.programs import dvc_error
 from tuneline.repository.registry import Version
 from tuneline.repository.source_versions import other_versions
-from tuneline.repository.worktrees import REMOTE_TIMEOUT, why_not_in_dvc_remote
-from tuneline.runtime.errors import ParamsError, StageError
-from tuneline.runtime.wording import first_of
+from tuneline.repository.worktrees import why_not_in_dvc_remote
+from tuneline.runtime.errors import StageError
 from tuneline.settings import load_settings
 
 CheckLevel = Literal["ok", "warning", "error"]
 COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
+GB = 2**30
+FREE_DISK_HINT = (
+    "prefect deployment run clean/clean-weekly. Without the flows: git fetch --tags, then dvc gc --all-tags"
+    " --all-branches while no run is in progress: it removes from DVC's cache what no branch or tag uses (add"
+    " --all-experiments to keep experiments). Never only --workspace: that deletes the registered models."
+)
+COPY_HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
+LOST_HINT = (
+    "If another machine has them, there: python -m flows.promotion publish. Else: python -m flows.promotion"
+    " rollback --to VERSION"
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def command() -> None:
     """
     console = Console()
     has_error = False
-    for result in all_results([check_machine, check_checkout, check_registry], Path()):
+    for result in all_results(Path()):
         has_error = has_error or result.level == "error"
         level = Text(f"{result.level:>8}", COLOURS[result.level])
         console.print(level, Text(result.message), soft_wrap=True)
@@ -82,32 +83,15 @@ def command() -> None:
         raise typer.Exit(1)
 
 
-def all_results(
-    checks: Sequence[Callable[[Path], Iterator[DoctorResult]]], root: Path
-) -> Iterator[DoctorResult]:
-    """Yield the results of checks. Of a repository that git does not read, no facts are known."""
+def all_results(root: Path) -> Iterator[DoctorResult]:
+    """Yield the results of all checks; what a check cannot look at ends them."""
     try:
-        for check in checks:
-            yield from check(root)
-    except ForeignRepositoryError as foreign:
-        yield error(foreign.problem, foreign.hint)
-
-
-MAX_SHOWN = 4
-"""Packages or files that are named one by one."""
-GB = 2**30
-FREE_DISK_HINT = (
-    "prefect deployment run clean/clean-weekly. Without the flows: git fetch --tags, then dvc gc --all-tags"
-    " --all-branches while no run is in progress: it removes from DVC's cache what no branch or tag uses (add"
-    " --all-experiments to keep experiments). Never only --workspace: that deletes the registered models."
-)
-
-
-def check_machine(root: Path) -> Iterator[DoctorResult]:
-    """Check the programs and packages of this environment, and the disk."""
-    yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
-    yield check_packages(root / "requirements.txt", installed_packages())
-    yield check_disk(root, shutil.disk_usage(root).free)
+        yield check_programs(Path(sys.prefix), shutil.which("python"), shutil.which("dvc"))
+        yield check_disk(shutil.disk_usage(root).free)
+        yield from check_checkout(root)
+        yield from check_registry(root)
+    except StageError as problem:
+        yield error(problem.problem, problem.hint)
 
 
 def check_programs(prefix: Path, *programs: str | None) -> DoctorResult:
@@ -118,164 +102,52 @@ def check_programs(prefix: Path, *programs: str | None) -> DoctorResult:
         programs: What PATH finds for each program; ``None`` if it finds nothing.
     """
     bin_folder = (prefix / "bin").resolve()
-    elsewhere = []
     for path in programs:
-        if path is None:
-            elsewhere.append("none")
-        elif Path(path).parent.resolve() != bin_folder:
-            elsewhere.append(path)
-    if not elsewhere:
-        return ok(f"python and dvc are in {bin_folder}")
-    return warning(
-        f"PATH finds {', '.join(elsewhere)} before {bin_folder}",
-        f"source {bin_folder}/activate   (make run does this itself)",
-    )
+        if path is None or Path(path).parent.resolve() != bin_folder:
+            return warning(
+                f"PATH finds {path or 'none'} before {bin_folder}",
+                f"source {bin_folder}/activate   (make run does this itself)",
+            )
+    return ok(f"python and dvc are in {bin_folder}")
 
 
-def installed_packages() -> dict[str, str]:
-    """Return the version of every package in this environment by canonical name."""
-    from packaging.utils import canonicalize_name
-
-    return {canonicalize_name(package.name): package.version for package in distributions() if package.name}
-
-
-def check_packages(lock: Path, versions: Mapping[str, str]) -> DoctorResult:
-    """Check that every pinned package is installed in its pinned version.
-
-    Local builds such as ``+cpu`` count as the same version.
-    """
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-    from packaging.version import Version as PackageVersion
-
-    if not lock.exists():
-        return error(f"{lock} is missing", "Run this in the root of the project.")
-
-    # The other lines are comments and hashes
-    lines = lock.read_text(encoding="utf-8").splitlines()
-    pins = [Requirement(line.rstrip("\\")) for line in lines if line[:1].isalnum()]
-    required = {}
-    for pin in pins:
-        if pin.marker is None or pin.marker.evaluate():
-            required[canonicalize_name(pin.name)] = str(pin.specifier)[2:]  # without ==
-
-    wrong = []
-    for name, version in required.items():
-        if name not in versions:
-            wrong.append(f"{name} missing (pinned: {version})")
-        elif PackageVersion(versions[name]).public != PackageVersion(version).public:
-            wrong.append(f"{name} {versions[name]} (pinned: {version})")
-    if not wrong:
-        return ok(f"{len(required)} packages as pinned")
-
-    packages = first_of(wrong, MAX_SHOWN)
-    return error(f"not as pinned in {lock.name}: {packages}", "make setup")
-
-
-def check_disk(root: Path, free: int) -> DoctorResult:
+def check_disk(free: int) -> DoctorResult:
     """Check that the free bytes suffice for data, checkpoints and DVC's cache."""
-    message = f"{free / GB:.1f} GB free on the disk of {root.resolve()}"
-    if free < 0.5 * GB:
-        return error(message, f"Free some space: {FREE_DISK_HINT}")
+    message = f"{free / GB:,.1f} GB of disk free"
     if free < 5 * GB:
         return warning(f"{message}; checkpoints of a bert-base take 1.3 GB each", FREE_DISK_HINT)
-    return ok(f"{free / GB:,.0f} GB of disk free")
+    return ok(message)
 
 
 def check_checkout(root: Path) -> Iterator[DoctorResult]:
-    """Yield the result of each check of the checkout in ``root``."""
-    if not (root / "dvc.yaml").exists() or not (root / PARAMS).exists():
-        problem = "is not a checkout of Tuneline: dvc.yaml or params.yaml is missing"
-        yield error(f"{root.resolve()} {problem}", "Change to the root of the project.")
-        return
-    try:
-        require_own_repository(root)
-    except StageError as problem:
-        yield error(problem.problem, problem.hint)
-        return
-    try:
-        load_params(root / PARAMS)
-        branch = load_settings(root).ingest.branch
-    except ParamsError as invalid:
-        yield error(invalid.problem, invalid.hint)
-    else:
-        yield from check_branch(root, branch)
-    if not (root / ".dvc").is_dir():
-        yield error("the folder .dvc is missing", "git checkout .dvc, or dvc init")
-        return
-    yield check_files_versioned(root)
-    yield check_committed(root)
-    yield from check_data_and_outs(root)
+    """Check parameters, settings and data of the checkout in ``root``.
 
-
-def check_branch(root: Path, branch: str) -> Iterator[DoctorResult]:
-    """Check the branch that flow ``ingest`` commits to."""
-    for problem in (rewritten(root, branch), parted(root, branch)):
-        if problem is not None:
-            yield warning(problem.message, problem.hint)
-
-
-def check_data_and_outs(root: Path) -> Iterator[DoctorResult]:
-    """Check that git's ``.dvc`` files describe the user's data; if so, that every out is up to date.
-
-    ``dvc status`` would take the data of another commit for changes, and its remedy, ``dvc repro``, would
-    lose rows.
+    Raises:
+        StageError: It is no checkout, is a part of another repository, or its parameters or settings are
+            invalid.
     """
-    versions = other_versions(root)
-    for version in versions:
+    if not (root / "dvc.yaml").exists() or not (root / PARAMS).exists():
+        raise StageError(
+            f"{root.resolve()} is not a checkout of Tuneline: dvc.yaml or params.yaml is missing",
+            "Change to the root of the project.",
+        )
+    require_own_repository(root)
+    load_params(root / PARAMS)
+    load_settings(root)
+
+    paths = unversioned(root)
+    if paths:
+        names = " ".join(f"'{path}'" for path in paths)
+        yield warning(
+            f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it",
+            f"dvc add {names}",
+        )
+    else:
+        yield ok("git or DVC has all files of the data")
+    # `dvc status` would take the data of another commit for changes, and `dvc repro` would lose rows
+    for version in other_versions(root):
         refusal = version.error()
         yield error(refusal.problem, refusal.hint)
-    if not versions:
-        yield check_pipeline(root)
-
-
-def check_files_versioned(root: Path) -> DoctorResult:
-    """Check that git or DVC has the files of the user: experiments and other machines get no others."""
-    paths = unversioned(root)
-    if not paths:
-        return ok(f"{SOURCE}, {BASE_SOURCE}: git or DVC has all files")
-    names = " ".join(f"'{path}'" for path in paths)
-    return warning(
-        f"neither git nor DVC has {', '.join(map(str, paths))}: experiments and other machines lack it",
-        f"dvc add {names}",
-    )
-
-
-def check_committed(root: Path) -> DoctorResult:
-    """Check that git has all that a result was made of."""
-    names = uncommitted(root)
-    if not names:
-        return ok("git has all files of the result")
-    named = first_of(names, MAX_SHOWN)
-    return warning(f"git does not have {named}: nobody can repeat a commit without them", COMMIT)
-
-
-def check_pipeline(root: Path) -> DoctorResult:
-    """Check with ``dvc status`` that every out is up to date with its inputs."""
-    done = _run(root, sys.executable, "-m", "dvc", "status", "--json")
-    if not done.returncode:
-        changed = list(json.loads(done.stdout or "{}"))
-        if not changed:
-            return ok("the pipeline is up to date")
-        hint = "make run, or dvc repro; if another machine has pushed these results: dvc pull"
-        return warning(f"not up to date: {', '.join(changed)}", hint)
-    reason = dvc_error(done.stderr) or "failed"
-    return error(f"dvc status: {reason.splitlines()[0]}", "docs/doctor.md says what to do about DVC's locks.")
-
-
-def _run(root: Path, *command: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    # No question for a password, and messages in English: checks look for words in them
-    env = {**os.environ, "DVC_NO_ANALYTICS": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    return subprocess.run(
-        command, cwd=root, capture_output=True, text=True, check=False, env=env, timeout=timeout
-    )
-
-
-HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
-LOST_HINT = (
-    "If another machine has them, there: python -m flows.promotion publish. Else: python -m flows.promotion"
-    " rollback --to VERSION"
-)
 
 
 def check_registry(root: Path) -> Iterator[DoctorResult]:
@@ -308,24 +180,12 @@ def check_copies(root: Path, artifact: str, stage: str, version: Version) -> Doc
     if not_here and not_in_remote:
         return error(f"{message}, cannot be fetched: {not_here}, and {not_in_remote}", LOST_HINT)
 
-    reasons = (not_in_remote, _why_not_in_origin(root, artifact, version))
-    missing = [reason for reason in reasons if reason]
-    if missing:
-        return warning(f"{message}, has no second copy: {'; '.join(missing)}", HINT)
-    return ok(f"{message}, is in the DVC remote and in origin")
-
-
-def _why_not_in_origin(root: Path, artifact: str, version: Version) -> str | None:
-    """Return why ``origin`` does not have the tag of a version, as far as is known; ``None`` if it has it."""
-    if "origin" not in git(root, "remote").split():
-        return "there is no git remote origin"
+    missing = []
+    if not_in_remote:
+        missing.append(not_in_remote)
     tags = f"refs/tags/{artifact}@{version.name}*"  # an annotated tag has two lines: the tag and its commit
-    try:
-        done = _run(root, "git", "ls-remote", "origin", tags, timeout=REMOTE_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        return f"origin did not answer within {REMOTE_TIMEOUT:g} seconds"
-    if done.returncode:
-        return f"origin cannot be asked ({done.stderr.strip().splitlines()[0]})"
-    if version.commit not in done.stdout:
-        return "origin does not have its tag"
-    return None
+    if version.commit not in git(root, "ls-remote", "origin", tags):
+        missing.append("git remote origin is missing, cannot be asked, or does not have its tag")
+    if missing:
+        return warning(f"{message}, has no second copy: {'; '.join(missing)}", COPY_HINT)
+    return ok(f"{message}, is in the DVC remote and in origin")

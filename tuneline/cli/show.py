@@ -5,7 +5,7 @@ them where it needs them.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,32 +21,31 @@ from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metr
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.gating.error_budget import (
     ErrorBudget,
-    GateEntry,
-    fewest_discordant,
     read_gate_history,
-    votes_needed,
 )
 from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.onnx.records import ExportRecord
-from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord, content_version
 from tuneline.params.loading import load_params
 from tuneline.paths import BASE_RECORD, ONNX, PARAMS
-from tuneline.repository.dvc import Lock, read_lock
+from tuneline.repository.dvc import Lock, cached_out, read_lock
 from tuneline.repository.git import (
     CLASSIFIER_PATH,
     COMMIT,
     EVALUATED,
     commit_of,
     is_of_this_result,
+    lock_at,
     outdated,
     registered,
+    registries,
 )
 from tuneline.repository.source_versions import set_back
 from tuneline.results.verdict.facts import RunFacts, is_stale
 from tuneline.results.verdict.rules import judge_run, next_steps
 from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
 from tuneline.runtime.errors import StageError
-from tuneline.settings import PromotionPolicy, load_settings
+from tuneline.settings import load_settings
 from tuneline.words.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
 
 if TYPE_CHECKING:
@@ -103,9 +102,7 @@ Against = Annotated[
 ]
 Gate = Annotated[
     bool,
-    typer.Option(
-        "--gate", help="Show how often the promotion gate may be wrong, and what a candidate needs tonight"
-    ),
+    typer.Option("--gate", help="Show what is used up of the promotion gate's error budget"),
 ]
 
 
@@ -113,14 +110,8 @@ def command(model: Model = None, against: Against = None, gate: Gate = False) ->
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
     if gate:
-        from tuneline.cli.show import show_gate
-
-        if model is not None or against is not None:
-            raise StageError("--gate shows the gate of this project.", "Leave MODEL and --against out.")
-        show_gate(console, Path())
+        console.print(Text(gate_text(Path())))
         return
-    if model is not None and against is not None:
-        raise StageError("--against compares the model of this project, not another one.", "Leave MODEL out.")
     if model is not None:
         show_model(console, model)
         return
@@ -259,20 +250,56 @@ def base_facts(base: BaseSource | None) -> dict[str, str]:
 
 def show_model(console: Console, name: str) -> None:
     """Print the record of a folder of exported models, which may be far from its project, or of a version."""
-    if not Path(name).exists():
-        from tuneline.cli.shown_version import find_version
-
-        title, record = find_version(Path(), name)
+    if Path(name).exists():
+        path = Path(name) / EXPORT_RECORD
+        if not path.exists():
+            hint = "For example: tuneline show models/onnx"
+            raise StageError(
+                f"{name} has no export.json: it is not a folder of models that Tuneline exported.", hint
+            )
+    else:
+        title, path = find_version(Path(), name)
         console.print(Text(title))
-        show_record(console, record)
-        return
-    path = Path(name) / EXPORT_RECORD
-    if not path.exists():
-        hint = "For example: tuneline show models/onnx"
-        raise StageError(
-            f"{name} has no export.json: it is not a folder of models that Tuneline exported.", hint
-        )
     show_record(console, path)
+
+
+def find_version(root: Path, name: str) -> tuple[str, Path]:
+    """Find the model that answers name as their version.
+
+    Args:
+        root: The project.
+        name: A version or stage of the registry, or the name that a model has which is none: the start of a
+            hash.
+
+    Returns:
+        What it is, in a line, and its ``export.json``.
+
+    Raises:
+        StageError: No model has that name here, or DVC's cache lacks its record.
+    """
+    tags = registries(root).get(ONNX.name)
+    for version in tags.versions if tags else ():
+        if name != version.name and tags.in_stage(name) != version:
+            continue
+        title = f"{version.name}, commit {version.commit[:12]}"
+        record = cached_out(root, lock_at(root, version.commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")
+        if record is None:
+            raise StageError(
+                f"{title}: DVC's cache does not have its {ONNX}.",
+                f"Run `dvc fetch --all-commits {ONNX}`, if a DVC remote has it.",
+            )
+        return title, record
+
+    path = root / ONNX / EXPORT_RECORD
+    if path.exists():
+        usage = UsageRecord.read(path)
+        for precision, model in usage.models.items():
+            if content_version(usage, model) == name:
+                return f"the model in {ONNX}, {precision}", path
+    raise StageError(
+        f"{name}: no folder, no version or stage of the registry, and not the model in {ONNX}.",
+        "`git fetch --tags` and `tuneline versions --all` list what is registered.",
+    )
 
 
 def show_record(console: Console, path: Path) -> None:
@@ -372,72 +399,19 @@ def describe_comparison(comparison: "RevisionComparison", revision: str) -> str:
     return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)
 
 
-UNDECIDED = 0.5
-"""P-value of a candidate that is as good as production on validation."""
-
-
-def show_gate(console: Console, root: Path) -> None:
-    """Print the error budget of the year, and what a candidate needs to be promoted on the latest split."""
+def gate_text(root: Path) -> str:
+    """Return what candidates have used up of the gate's error budget within a year."""
     policy = load_settings(root).promotion
     history = read_gate_history(root, policy.artifact)
-    console.print(
-        Text(
-            f"{policy.artifact}: at most {policy.error_rate:.0%} of years promote a model that is no better."
-            " The better a candidate is on validation, the more of the year it may use up."
-        )
-    )
-    if not history:
-        console.print(Text("No candidate was compared with production yet; nothing is used up."))
-    else:
-        console.print(gate_table(history, policy))
-    console.print(Text(tonight(history, policy)))
-
-
-def gate_table(history: Sequence[GateEntry], policy: PromotionPolicy) -> Table:
-    """Return what candidates have used up within a year."""
-    names = ("candidates", "promoted", "used up in a year", "left")
-    table = Table(*names, title="Error budget", title_justify="left")
     budget = ErrorBudget.of_split(history, "", time.time(), policy)
     promoted = sum(entry.outcome == "promoted" for entry in budget.entries)
-    spent = f"{budget.spent:.2g} of {budget.total:g}"
-    table.add_row(str(len(budget.entries)), str(promoted), spent, f"{budget.left:.2g}")
-    return table
-
-
-def tonight(history: Sequence[GateEntry], policy: PromotionPolicy) -> str:
-    """Say what a candidate needs on the split of the last decision, in rows and points."""
-    budget = ErrorBudget.of_split(history, "", time.time(), policy, UNDECIDED)
+    lines = [
+        f"{policy.artifact}: at most {policy.error_rate:.0%} of years promote a model that is no better.",
+        f"Within a year, {len(budget.entries)} candidates have used up {budget.spent:.2g} of"
+        f" {budget.total:g}; {promoted} of them are promoted. {budget.left:.2g} is left.",
+    ]
     if budget.level == 0:
-        return (
-            "The year's budget is used up: no candidate is promoted on the reported split until the first"
-            " decisions are a year old."
+        lines.append(
+            "No candidate is promoted on the reported split until the first decisions are a year old."
         )
-    levels = {"at best": budget.largest, f"with p = {UNDECIDED} on validation": budget.level}
-    if not budget.entries:
-        fewest = fewest_discordant(budget.largest)
-        return (
-            f"Tonight a candidate is tested at {budget.largest:.2g} at best, and at {budget.level:.2g} with"
-            f" p = {UNDECIDED} on validation. Where accuracy decides, it needs at least {fewest} rows that"
-            " only one model predicts correctly."
-        )
-    last = budget.entries[-1]
-    if last.discordant is None:
-        needs = []
-        for case, level in levels.items():
-            needs.append(f"{case} an interval of {1 - 2 * level:.5%}")
-        return f"Tonight a candidate needs {', '.join(needs)}, above promotion.min_gain."
-
-    needs = [f"{case} {_rows_needed(last, level)}" for case, level in levels.items()]
-    return (
-        f"Tonight a candidate needs {', '.join(needs)} (rows that only one model predicts correctly; the last"
-        f" candidate had {last.discordant} of {last.independent:,} independent rows)."
-    )
-
-
-def _rows_needed(last: GateEntry, level: float) -> str:
-    """Return how many rows a candidate has to win, of as many discordant ones as the last one had."""
-    discordant = max(last.discordant or 0, fewest_discordant(level))
-    needed = votes_needed(discordant, level) or discordant
-    net = 2 * needed - discordant
-    points = 100 * net / last.independent
-    return f"{needed} of {discordant} rows, {net} more than production or {points:+.2f} points"
+    return "\n".join(lines)

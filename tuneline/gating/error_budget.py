@@ -21,7 +21,6 @@ bounds how far a leaderboard is off, which is another promise: its step of one s
 that are no better (``benchmarks/gate.py``).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,26 +74,6 @@ class Votes:
         return self.candidate + self.production
 
 
-def votes_needed(discordant: int, level: float) -> int | None:
-    """Return how many of the discordant rows the candidate has to win.
-
-    ``None`` if even all of them would not do.
-    """
-    from scipy.stats import binom
-
-    # the exact test rejects at the smallest number whose tail is at most the level
-    wins = np.arange(discordant + 1)
-    sufficient = np.flatnonzero(binom.sf(wins - 1, discordant, 0.5) <= level)
-    if len(sufficient) == 0:
-        return None
-    return int(sufficient[0])
-
-
-def fewest_discordant(level: float) -> int:
-    """Return the number of discordant rows below which no candidate can be promoted."""
-    return math.ceil(-math.log2(level))
-
-
 class GateEntry(Record):
     """A decision of the gate about a candidate, in the history of the registry."""
 
@@ -144,7 +123,6 @@ class ErrorBudget:
         validation_p: P-value of the candidate on validation; ``None`` if it is not known.
         candidate: Hash of the model that is judged; empty if it is unknown.
         is_repeated: True if an earlier decision was about the same two models on these rows.
-        largest: Largest level on a reported split, whatever validation says.
     """
 
     total: float
@@ -154,7 +132,6 @@ class ErrorBudget:
     validation_p: float | None = None
     candidate: str = ""
     is_repeated: bool = False
-    largest: float = 0.0
 
     @classmethod
     def of_split(
@@ -184,7 +161,7 @@ class ErrorBudget:
             level = smallest / max(validation_p, smallest)
         if largest < smallest:
             level = 0.0
-        return replace(budget, level=min(level, largest), largest=largest)
+        return replace(budget, level=min(level, largest))
 
     def of_pair(self, candidate: str, production: str) -> Self:
         """Return the budget for a decision about two models.

@@ -1,7 +1,7 @@
 """The columns of an output of ``tuneline predict``: the prediction by kind of task, and those beside it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import singledispatch
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tuneline.decisions.rule import PLAIN, AnswerRule, Answers
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
-from tuneline.program.occlusion import answer_outputs, word_effects
+from tuneline.program.occlusion import answer_outputs, largest_effects, word_effects
 from tuneline.readers.inputs import Row
 from tuneline.tasks import Classification, Multilabel, Regression, Task
 
@@ -202,20 +202,11 @@ def why_values(
     for number, row in enumerate(rows):
         outputs = answer_outputs(model.task, scores[number], answers.labels[number])
         try:
-            occlusion = word_effects(model, row.texts, outputs, batch_size=batch_size)
+            effects = word_effects(model, row.texts, outputs, batch_size=batch_size)
         except EncodingError as error:
             error.row = number
             raise
         words = []
-        for effect in occlusion.largest(WHY_WORDS):
-            words.append(
-                {
-                    "word": effect.word,
-                    "effect": effect.effect,
-                    "label": effect.label,
-                    "column": columns[effect.text_column],
-                    "start": effect.start,
-                    "end": effect.end,
-                }
-            )
+        for effect in largest_effects(effects, WHY_WORDS):
+            words.append({**asdict(effect), "column": columns[effect.column]})
         yield words

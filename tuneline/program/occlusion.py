@@ -4,29 +4,52 @@ The effect of a word is a measurement of this model on this text, and not a caus
 twice can have no effect although both together decide, and a text without a word may be one that nobody
 writes. See Zeiler and Fergus 2014, "Visualizing and Understanding Convolutional Networks", section 4.2, and
 for words Li, Monroe and Jurafsky 2016, "Understanding Neural Networks through Representation Erasure".
+
+A word is a run of letters and digits, with single marks such as apostrophes, hyphens and decimal points
+between them; a run of other characters, such as punctuation or emoji, is a word, too, because a model reads
+it. Where a script has no spaces between words, as Chinese or Thai, a word is a token of the model's
+tokenizer.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Encoding, Regex
+from tokenizers.pre_tokenizers import Split
 
 from tuneline.decisions.rule import answers_of
+from tuneline.model.long_text import cut_head_and_tail
 from tuneline.onnx.exported_model import ExportedModel
-from tuneline.program.text_words import WordSpan, read_words, without
-from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks import Task
 
 MOST_REMOVALS = 256
-"""Most predictions of a row without some of its words."""
+"""Most predictions of a row without some of its words, but for the last run of each text."""
 DIGITS = 6
 """Digits after the decimal point of an effect: the same row differs in the seventh in another batch."""
-
-
-ScoreChanges = Callable[[Sequence[tuple[str, ...]]], NDArray[np.float64]]
-"""Returns how the scores of a row change in rows that lack some of its words, ``(rows, outputs)``."""
+UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+"""Letters of scripts without spaces: Thai, Lao, Tibetan, Burmese, Khmer, kana, ideographs."""
+UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+LETTER = rf"[\p{{L}}\p{{N}}\p{{M}}\p{{Cf}}&&[^{UNSPACED}]]"
+WORDS = Split(
+    Regex(
+        rf"[{UNSPACED}\p{{M}}]+"
+        rf"|{LETTER}+(?:['’\-.,:/@_]{LETTER}+)*"  # noqa: RUF001 - both apostrophes
+        r"|[^\s\p{L}\p{N}]+"
+    ),
+    behavior="removed",
+    invert=True,
+)
+"""What divides a text into words; those of scripts without spaces are divided further."""
+Span = tuple[int, int, int]
+"""A word, or some that follow each other: the position of its text in the row, its start, and its end."""
 
 
 @dataclass(frozen=True)
@@ -34,38 +57,21 @@ class WordEffect:
     """How an answer changes without a word.
 
     Attributes:
-        text_column: Name of the text that has the word, as in the training.
-        word: The word.
-        start: Position of its first character in the text.
-        end: Position after its last character.
-        label: The class or label whose probability changes; ``None`` if the answer is a number.
+        word: The word; of a row with more than ``MOST_REMOVALS`` words, several that follow each other.
         effect: The probability or number without the word, minus the one with it: negative if the word
             supports the answer.
+        label: The class or label whose probability changes; ``None`` if the answer is a number.
+        column: Name of the text that has the word, as in the training.
+        start: Position of its first character in the text.
+        end: Position after its last character.
     """
 
-    text_column: str
     word: str
+    effect: float
+    label: str | None
+    column: str
     start: int
     end: int
-    label: str | None
-    effect: float
-
-
-@dataclass(frozen=True)
-class Occlusion:
-    """The effects of the words of a row.
-
-    Attributes:
-        effects: Effects of the words that were left out one by one, the largest first, then by position.
-        words: Number of words that the model reads; of more than ``MOST_REMOVALS``, not all have an effect.
-    """
-
-    effects: tuple[WordEffect, ...]
-    words: int
-
-    def largest(self, count: int) -> list[WordEffect]:
-        """Return the largest effects, at most ``count``, without those that are 0."""
-        return [effect for effect in self.effects[:count] if effect.effect != 0]
 
 
 def word_effects(
@@ -75,12 +81,11 @@ def word_effects(
     *,
     batch_size: int = 32,
     before_batch: Callable[[], None] | None = None,
-) -> Occlusion:
+) -> list[WordEffect]:
     """Measure how the answer for a row changes without each of its words.
 
-    Each occurrence of a word is left out by itself. Of a row with more than ``MOST_REMOVALS`` words, runs of
-    words are left out first, and then one by one the words of the runs that matter most. A word without which
-    the row has no text is not measured, because such a row is never predicted.
+    Each occurrence of a word is left out by itself. A word without which the row has no text is not measured,
+    because such a row is never predicted.
 
     Args:
         model: The model.
@@ -91,117 +96,160 @@ def word_effects(
             rounds by what is in a batch.
         before_batch: Called before each forward pass; what it raises ends the measurement.
 
+    Returns:
+        The effects, the largest first, then by position.
+
     Raises:
         DataError: The row has more or fewer texts than the model reads.
         EncodingError: The tokenizer fails on the row, or the shorter text of a pair leaves no room for
             windows of the longer one.
     """
     row = tuple(texts)
-    encoded = model.encode([row])
     if outputs is None:
-        scores = model.outputs(encoded, 1)
+        scores = model.outputs(model.encode([row]), 1)
         (label,) = answers_of(model.task, scores, model.rule.costs).labels
         outputs = answer_outputs(model.task, scores[0], label)
 
-    def changes_in(rows: Sequence[tuple[str, ...]]) -> NDArray[np.float64]:
-        changes = np.zeros((len(rows), model.task.outputs))
-        size = max(1, batch_size - 1)
-        for start in range(0, len(rows), size):
-            if before_batch is not None:
-                before_batch()
-            batch = [row, *rows[start : start + size]]
-            scores = model.outputs(model.encode(batch), batch_size)
-            changes[start : start + size] = scores[1:] - scores[0]
-        return changes
+    spans = []
+    rows = []
+    for span in _runs(read_words(model, row)):
+        shorter = without(row, span)
+        if any(text.strip() for text in shorter):
+            spans.append(span)
+            rows.append(shorter)
 
-    words = read_words(model, row)
-    removed = _spans_to_leave_out(row, words, outputs, changes_in)
     effects = []
-    changes = _output_changes(row, removed, outputs, changes_in)
-    for word, change in zip(removed, changes, strict=True):
-        output = int(np.abs(change).argmax())
-        label = model.task.class_names[outputs[output]] if model.task.class_names else None
-        effects.append(
-            WordEffect(
-                text_column=model.text_columns[word.text],
-                word=row[word.text][word.start : word.end],
-                start=word.start,
-                end=word.end,
-                label=label,
-                effect=float(change[output]),
+    size = max(1, batch_size - 1)
+    for first in range(0, len(rows), size):
+        if before_batch is not None:
+            before_batch()
+        scores = model.outputs(model.encode([row, *rows[first : first + size]]), batch_size)[:, list(outputs)]
+        changes = np.round(scores[1:] - scores[0], DIGITS) + 0.0  # no negative zero
+        for (text, start, end), change in zip(spans[first : first + size], changes, strict=True):
+            largest = int(np.abs(change).argmax())
+            label = model.task.class_names[outputs[largest]] if model.task.class_names else None
+            word = row[text][start:end]
+            effects.append(
+                WordEffect(word, float(change[largest]), label, model.text_columns[text], start, end)
             )
-        )
     effects.sort(key=lambda effect: -abs(effect.effect))  # of equal ones, the order remains
-    return Occlusion(tuple(effects), len(words))
+    return effects
 
 
-@singledispatch
-def answer_outputs(task: Task, scores: NDArray[np.float64], label: Any) -> Sequence[int]:
+def largest_effects(effects: Sequence[WordEffect], count: int) -> list[WordEffect]:
+    """Return the largest effects, at most ``count``, without those that are 0."""
+    return [effect for effect in effects[:count] if effect.effect != 0]
+
+
+def answer_outputs(task: Task, scores: NDArray[np.float64], label: Any) -> list[int]:
     """Return the positions of the outputs of a model that make the answer for a row.
+
+    They are the class; or the labels, and if there are none, the most probable one; or the number.
 
     Args:
         task: The task.
         scores: Probabilities or numbers of the row, ``(outputs,)``.
         label: Its answer, as the task has labels.
     """
-    raise NotImplementedError(task.kind)
+    if not task.has_classes:
+        return [0]
+    if task.one_class:
+        return [int(label)]
+    labels: list[int] = np.flatnonzero(label).tolist()
+    return labels or [int(scores.argmax())]
 
 
-@answer_outputs.register(Classification)
-def _(_task: Classification, _scores: NDArray[np.float64], label: Any) -> Sequence[int]:
-    """Return the class."""
-    return [int(label)]
+def read_words(model: ExportedModel, texts: Sequence[str]) -> list[Span]:
+    """Return the words of a row that the model reads, in order.
+
+    Args:
+        model: The model: what it reads of a long row depends on its length.
+        texts: One or two texts.
+
+    Raises:
+        DataError: The shorter text of a pair leaves no room for windows of the longer one.
+    """
+    encoder = model.encoder
+    readable = encoder.readable(texts)
+    # with the places of the tokens in the texts, which the fast encoding of batches lacks
+    pair = readable[1] if len(readable) > 1 else None
+    encoding = encoder.tokenizer.encode(readable[0], pair)
+    is_read = _read_tokens(model, encoding)
+
+    words = []
+    for text, part in enumerate(readable):
+        starts = set()
+        read_characters = np.zeros(len(part), dtype=bool)
+        for token, (start, end) in enumerate(encoding.offsets):
+            if encoding.token_to_sequence(token) == text and start != end:
+                starts.add(start)
+                read_characters[start:end] |= is_read[token]
+
+        for start, end in _words(part, starts):
+            if not read_characters[start:end].any():
+                continue
+            # of a long text, a part at its start and one at its end are readable
+            shift = 0 if texts[text][:end] == part[:end] else len(texts[text]) - len(part)
+            words.append((text, start + shift, end + shift))
+    return words
 
 
-@answer_outputs.register(Multilabel)
-def _(_task: Multilabel, scores: NDArray[np.float64], label: Any) -> Sequence[int]:
-    """Return the labels; if there are none, the most probable one."""
-    labels = np.flatnonzero(label)
-    if not len(labels):
-        labels = np.array([scores.argmax()])
-    return [int(position) for position in labels]
+def without(texts: Sequence[str], span: Span) -> tuple[str, ...]:
+    """Return the texts of a row as they would be without a word.
+
+    A space beside it goes with it, and a space comes where letters on both sides would become one word.
+    """
+    number, start, end = span
+    before = texts[number][:start]
+    after = texts[number][end:]
+    if not before or before[-1].isspace():
+        if after[:1].isspace():
+            after = after[1:]
+        elif not after:
+            before = before[:-1]
+    elif before[-1].isalnum() and after[:1].isalnum() and not UNSPACED_LETTER.match(after):
+        before += " "
+    return (*texts[:number], before + after, *texts[number + 1 :])
 
 
-@answer_outputs.register(Regression)
-def _(_task: Regression, _scores: NDArray[np.float64], _label: Any) -> Sequence[int]:
-    """Return the number."""
-    return [0]
+def _runs(words: Sequence[Span]) -> Iterator[Span]:
+    """Yield the words; of more than ``MOST_REMOVALS``, runs of words of one text."""
+    length = max(1, -(-len(words) // MOST_REMOVALS))
+    for text in (0, 1):
+        text_words = [word for word in words if word[0] == text]
+        for first in range(0, len(text_words), length):
+            run = text_words[first : first + length]
+            yield text, run[0][1], run[-1][2]
 
 
-def _spans_to_leave_out(
-    row: tuple[str, ...], words: list[WordSpan], outputs: Sequence[int], changes_in: ScoreChanges
-) -> list[WordSpan]:
-    """Return the words that are left out one by one, in order: at most ``MOST_REMOVALS`` with their runs."""
-    if len(words) <= MOST_REMOVALS:
-        return [word for word in words if any(text.strip() for text in without(row, word))]
+def _read_tokens(model: ExportedModel, encoding: Encoding) -> np.ndarray:
+    """Return which tokens of an encoded row the model reads, bool ``(tokens,)``."""
+    encoder = model.encoder
+    if len(encoding) <= encoder.max_length:
+        return np.ones(len(encoding), dtype=bool)
 
-    runs = list(_runs(words, -(-len(words) // (MOST_REMOVALS // 2))))
-    spans = [WordSpan(run[0].text, run[0].start, run[-1].end) for run in runs]
-    changes = np.abs(_output_changes(row, spans, outputs, changes_in)).max(axis=1)
-
-    chosen: list[int] = []
-    left = MOST_REMOVALS - len(runs)
-    for number in np.argsort(-changes, kind="stable"):
-        if len(runs[number]) > left:
-            break
-        chosen.append(number)
-        left -= len(runs[number])
-    return [word for number in sorted(chosen) for word in runs[number]]
+    if encoder.long_text.windows is None:
+        head_share = encoder.long_text.head_share_of(encoder.truncation_side)
+        cuts = [cut_head_and_tail(encoding, encoder.max_length, head_share)]
+    else:
+        cuts, _ = encoder.windows(encoding)
+    is_read = np.zeros(len(encoding), dtype=bool)
+    for cut in cuts:
+        for tokens in cut:
+            is_read[tokens] = True
+    return is_read
 
 
-def _runs(words: list[WordSpan], length: int) -> Iterator[list[WordSpan]]:
-    """Yield runs of as many words of one text; the last one of a text may have fewer."""
-    for text in dict.fromkeys(word.text for word in words):
-        text_words = [word for word in words if word.text == text]
-        for start in range(0, len(text_words), length):
-            yield text_words[start : start + length]
-
-
-def _output_changes(
-    row: tuple[str, ...], spans: Sequence[WordSpan], outputs: Sequence[int], changes_in: ScoreChanges
-) -> NDArray[np.float64]:
-    """Return the change of some scores of a row without each of some spans, ``(spans, len(outputs))``."""
-    if not spans:
-        return np.zeros((0, len(outputs)))
-    changes = changes_in([without(row, span) for span in spans])[:, list(outputs)]
-    return np.round(changes, DIGITS) + 0.0  # no negative zero
+def _words(text: str, token_starts: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each word of a text, whose tokens start at these characters."""
+    for piece, (start, end) in WORDS.pre_tokenize_str(text):
+        if not UNSPACED_LETTER.match(piece):
+            yield start, end
+            continue
+        word_start = start
+        for position in range(start + 1, end):
+            # no word begins with an accent, which is a token of its own in some vocabularies
+            if position in token_starts and category(text[position])[0] != "M":
+                yield word_start, position
+                word_start = position
+        yield word_start, end

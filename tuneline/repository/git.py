@@ -415,15 +415,6 @@ def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
     return [key for key, value in lock.params().items() if key in now and now[key] != value]
 
 
-def uncommitted(root: Path) -> list[str]:
-    """List the files that a result needs and git has never seen.
-
-    Without them nobody can repeat the commit of this result.
-    """
-    listed = git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *OF_A_RESULT)
-    return [name for name in listed.split("\x00") if name]
-
-
 def unversioned(root: Path) -> list[Path]:
     """List the files and folders in ``data/source`` and ``models/source`` that only this working tree has.
 

@@ -163,18 +163,12 @@ class Service:
         (texts,) = texts_of_request([row], model.text_columns, self.settings.limits)
 
         async def explained() -> Response:
-            occlusion = await self.engine.explain(model, texts)
+            effects = await self.engine.explain(model, texts)
             (prediction,), _ = await self.engine.answer(model, [texts])
-            effects = []
-            for effect in occlusion.effects:
-                values = asdict(effect)
-                values["column"] = values.pop("text_column")
-                effects.append(values)
             answer = {
                 "version": model.version,
                 "prediction": asdict(prediction),
-                "words": occlusion.words,
-                "effects": effects,
+                "effects": [asdict(effect) for effect in effects],
             }
             return self._response(model, [], answer)
 

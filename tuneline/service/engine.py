@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.model.encoding import EncodingError
-from tuneline.program.occlusion import Occlusion, word_effects
+from tuneline.program.occlusion import WordEffect, word_effects
 from tuneline.program.program_rows import BATCH_SIZE
 from tuneline.program.text_classifier import Prediction, TextClassifier
 from tuneline.runtime.terminal import say
@@ -118,7 +118,7 @@ class Engine:
             raise RequestError(413, message)
         return model.predictions(model.task.scores(logits), truncated), logits
 
-    async def explain(self, model: TextClassifier, row: tuple[str, ...]) -> Occlusion:
+    async def explain(self, model: TextClassifier, row: tuple[str, ...]) -> list[WordEffect]:
         """Return the effects of the words of a row on its answer; cancelled, no more of it is computed.
 
         Raises:
@@ -139,7 +139,7 @@ class Engine:
             if is_left.is_set() or time.monotonic() > deadline:
                 raise _late(self._limits)
 
-        def explained() -> Occlusion:
+        def explained() -> list[WordEffect]:
             check()
             try:
                 return word_effects(model, row, before_batch=check)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tuneline.gating.error_budget import YEAR, ErrorBudget, GateEntry, Votes, fewest_discordant, votes_needed
+from tuneline.gating.error_budget import YEAR, ErrorBudget, GateEntry, Votes
 from tuneline.settings import PromotionPolicy
 
 NOW = 1_800_000_000.0
@@ -100,14 +100,6 @@ def test_year_of_candidates_that_are_no_better_seldom_promotes_one_even_if_night
         wins = draw.binomial(60, 0.5, size=365)
         wrong += bool((binom.sf(wins - 1, 60, 0.5) <= levels).any())
     assert wrong / years <= 0.05
-
-
-def test_candidate_has_to_win_as_many_discordant_rows_as_the_exact_test_needs():
-    for discordant, level in ((10, 0.05), (60, 1e-4)):
-        needed = votes_needed(discordant, level)
-        assert binom.sf(needed - 1, discordant, 0.5) <= level < binom.sf(needed - 2, discordant, 0.5)
-    assert votes_needed(fewest_discordant(0.01) - 1, 0.01) is None
-    assert votes_needed(fewest_discordant(0.01), 0.01) == fewest_discordant(0.01)
 
 
 def test_rows_of_a_cluster_have_one_vote():

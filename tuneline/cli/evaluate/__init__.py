@@ -11,10 +11,7 @@ import typer
 from tuneline.core.records import write_record
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
-MODEL_HELP = (
-    "A folder of exported models; or a commit, version (v0.2.0) or stage (production) whose models/onnx is in"
-    " DVC's cache"
-)
+MODEL_HELP = "A folder of exported models; or a stage of the registry, such as production"
 ERRORS_HELP = (
     "Write the wrong predictions (regression: all), the worst first: CSV, for people, with a space before"
     " what a spreadsheet would execute; or Parquet"
@@ -36,10 +33,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     label: Annotated[
         str | None, typer.Option("--label", metavar="COLUMN", help="Label column; default: as in training")
     ] = None,
-    by: Annotated[
-        list[str] | None,
-        typer.Option("--by", metavar="COLUMN", help="Slices by the values of a column; repeatable"),
-    ] = None,
     errors: Annotated[Path | None, typer.Option("--errors", metavar="FILE", help=ERRORS_HELP)] = None,
     json: Annotated[
         Path | None,
@@ -58,8 +51,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
     It prints metrics with 95 % intervals, and slices. The exit status is 65 if
     FILE is invalid, and 1 for every other error, such as a damaged model.
     """
-    from tuneline.cli.evaluate.file_evaluation import evaluate_file, found_model, read_labelled
-    from tuneline.cli.evaluate.output import print_evaluation, write_errors
+    from tuneline.cli.evaluate.file_evaluation import (
+        evaluate_file,
+        found_model,
+        read_labelled,
+        write_errors,
+    )
     from tuneline.core.records import Metrics
     from tuneline.params.loading import load_params
     from tuneline.predict import BAD_ROW_OPTION
@@ -69,8 +66,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.runtime.terminal import say
 
     params = load_params()
-    # The models of a commit are in a temporary folder, which is removed at the end of the block
-    with found_model(Path(), model, precision) as chosen:
+    # The models of a stage are in a temporary folder, which is removed at the end of the block
+    with found_model(model, precision) as chosen:
         # The file is read with the model at hand: columns and classes are the model's
         names = text_columns(text, chosen.classifier.text_columns)
         policy = BadRowPolicy(max_bad_share, BAD_ROW_OPTION)
@@ -82,14 +79,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
                 label_column,
                 chosen.classifier.task,
                 policy,
-                by=by or (),
                 encoding=encoding,
                 sets=chosen.label_sets,
             )
         result = evaluate_file(params, chosen, rows)
 
-    print_evaluation(result)
+    result.print()
     if json is not None:
         write_record(json, Metrics.of(result.metrics))
     if errors is not None:
-        say(f"errors: {write_errors(errors, result, params.data):,} rows, {errors}")
+        say(f"errors: {write_errors(errors, rows, result.predictions, params.data):,} rows, {errors}")

@@ -1,6 +1,6 @@
-"""The evaluation of a model on a file: metrics and slices.
+"""The evaluation of a model on a file: metrics, slices and errors.
 
-The model is in a folder, or belongs to a commit, or to a version or stage of the registry.
+The model is in a folder, or in a stage of the registry.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
 
 from tuneline.analysis.clusters import cluster_texts
-from tuneline.cli.shown_version import registered_commit
+from tuneline.cli.console import Console
 from tuneline.columns.numbers import with_numbers_of
 from tuneline.evaluation.evaluation import evaluate_predictions
-from tuneline.evaluation.records import Slices
-from tuneline.evaluation.scoring import SplitPredictions
-from tuneline.evaluation.slices import RowSlice, label_slices, length_slices
+from tuneline.evaluation.slices import label_slices, length_slices
 from tuneline.evaluation.table import ALL_METRICS
-from tuneline.experiments.saved import resolve_revision
 from tuneline.metrics.functions import load_metric
-from tuneline.metrics.stats import Estimate, metric_interval
+from tuneline.metrics.stats import metric_interval
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.params import Params
+from tuneline.params import DataParams, Params
 from tuneline.params.data import LabelSetsParams
-from tuneline.paths import ONNX
+from tuneline.predict.columns import cell_text
 from tuneline.predict.model_choice import ModelChoice
 from tuneline.predict.streaming import RowReport
 from tuneline.program.program_rows import BATCH_SIZE, WINDOW
@@ -38,19 +38,23 @@ from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.readers.tables import open_table
-from tuneline.repository.dvc import by_key, cached_folder
-from tuneline.repository.git import lock_at
+from tuneline.repository.dvc import by_key
+from tuneline.repository.promoted_models import ModelRepository
+from tuneline.results.largest_errors import error_size
 from tuneline.results.predictions import ReportedPredictions
+from tuneline.results.rendering import metric_names
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
-from tuneline.results.verdict.words import Statement, evidence, statements
-from tuneline.runtime.atomic_files import temporary_directory
-from tuneline.runtime.errors import DataError, StageError, refusing
+from tuneline.results.verdict.words import evidence, statements
+from tuneline.runtime.atomic_files import replace_file
+from tuneline.runtime.errors import DataError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.files import Told, sniffed_input
 from tuneline.tasks import Task
-from tuneline.tasks.columns import array_of, label_type, observed_classes, stored_labels
+from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
+from tuneline.words.spreadsheet import free_names, harmless, write_csv
+from tuneline.words.titles import title_of
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,13 @@ class EvaluatedModel:
     Attributes:
         name: What the user named.
         record: Its ``export.json``.
+        params: Parameters with which it was made, by dotted key.
     """
 
     name: str
     classifier: ExportedModel
     record: ExportRecord
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """Parameters with which it was made, by dotted key."""
-        return by_key(stage.parameters for stage in self.record.provenance.stages.values())
+    params: Mapping[str, Any]
 
     @property
     def label_sets(self) -> LabelSetsParams | None:
@@ -79,39 +80,27 @@ class EvaluatedModel:
 
 
 @contextmanager
-def found_model(root: Path, name: str, precision: str | None) -> Iterator[EvaluatedModel]:
-    """Load a model.
+def found_model(name: str, precision: str | None) -> Iterator[EvaluatedModel]:
+    """Load the model of a folder, or of a stage of the registry.
 
     Raises:
-        StageError: There is no such folder or commit, or DVC's cache lacks the model of the commit.
+        StageError: There is no such folder or stage, or the files of its version cannot be fetched.
     """
     if Path(name).exists():
         yield _load(name, Path(name), precision)
         return
-
-    commit = registered_commit(root, name) or resolve_revision(root, name)
-    if commit is None:
-        raise StageError(
-            f"--model {name}: no folder, and no commit, version or stage that git knows.",
-            "Run git fetch, or name another.",
-        )
-    files = cached_folder(root, lock_at(root, commit), ONNX.as_posix())
-    if files is None or None in files.values():
-        hint = f"Run `dvc fetch --all-commits {ONNX}`, if a DVC remote has it."
-        raise StageError(f"--model {name}: DVC's cache does not have {ONNX} of {commit[:12]}.", hint)
-
-    # DVC's cache has files under their hashes: links give them the names that a model's files have
-    with temporary_directory() as folder:
-        for file, path in files.items():
-            (folder / file).symlink_to(Path(str(path)).absolute())
-        yield _load(f"{name} ({commit[:12]})", folder, precision)
+    models = ModelRepository(".")
+    version = models.version(name)
+    with models.files(version) as folder:
+        yield _load(f"{name} ({version.name})", folder, precision)
 
 
 def _load(name: str, folder: Path, precision: str | None) -> EvaluatedModel:
     choice = ModelChoice(folder, precision)
     classifier = choice.load()
     record = ExportRecord.read(choice.file().parent / EXPORT_RECORD)
-    return EvaluatedModel(name, classifier, record)
+    params = by_key(stage.parameters for stage in record.provenance.stages.values())
+    return EvaluatedModel(name, classifier, record, params)
 
 
 @dataclass(frozen=True)
@@ -119,9 +108,7 @@ class LabelledFile:
     """The rows of a file, at least one.
 
     Attributes:
-        label: Name of the label column.
         texts: The text columns by name.
-        groups: The columns by whose values there are slices.
         positions: The line of each row; its row in a Parquet file.
         labels: Class ids or numbers, of shape ``(rows,)``.
         unit: What positions count: ``line`` or ``row``.
@@ -129,9 +116,7 @@ class LabelledFile:
     """
 
     path: Path
-    label: str
     texts: dict[str, pa.Array]
-    groups: dict[str, pa.Array]
     positions: pa.Array
     labels: NDArray[Any]
     unit: str
@@ -145,28 +130,20 @@ def read_labelled(
     task: Task,
     policy: BadRowPolicy,
     *,
-    by: Sequence[str] = (),
     encoding: str | None = None,
     sets: LabelSetsParams | None = None,
 ) -> LabelledFile:
     """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
-    ``texts``, ``label`` and ``by`` are columns; the encoding is detected by default. ``sets`` is how labels
-    are written that are sets of names.
+    ``texts`` and ``label`` are columns; the encoding is detected by default. ``sets`` is how labels are
+    written that are sets of names.
 
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
             error.
     """
     # columns
-    columns = LabelledColumns(
-        tuple(texts),
-        label,
-        task,
-        by,
-        policy=policy,
-        sets=sets,
-    )
+    columns = LabelledColumns(tuple(texts), label, task, policy=policy, sets=sets)
     source = sniffed_input(path, columns.names, Told(encoding=encoding))
     if not task.has_classes:
         source = with_numbers_of(source, label)
@@ -191,11 +168,18 @@ def read_labelled(
         labels = stored_labels(task, labels, written)
     is_known = labels.is_valid().to_numpy(zero_copy_only=False)
     is_known[is_known] = task.valid(array_of(task, labels.drop_null()))
-    is_used = np.ones(len(rows), dtype=bool)
-    problems = _problems(rows, is_known, texts, label, classes=task.output_names, written=written)
-    for index, problem in problems:
-        is_used[index] = False
-        bad.add(problem)
+
+    # rows without text, without a label, or with a label that is none of the classes
+    filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
+    is_filled = filled.to_numpy(zero_copy_only=False)
+    is_used = is_filled & is_known
+    for index in np.flatnonzero(~is_used).tolist():
+        position = rows[POSITION][index].as_py()
+        if not is_filled[index]:
+            names = " and ".join(map(repr, texts))
+            bad.add(RowProblem(position, "no text", "Every row needs text.", names))
+        else:
+            bad.add(_label_problem(rows[LABEL][index].as_py(), position, label, task, written))
     bad.check(int(is_used.sum()))
     if not is_used.any():
         raise DataError(f"{path} has no labelled rows.", f"It needs rows with text and a label in {label!r}.")
@@ -203,9 +187,7 @@ def read_labelled(
     (kept,) = rows.filter(pa.array(is_used)).combine_chunks().to_batches()
     return LabelledFile(
         path,
-        label,
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
-        groups={name: kept[f"other_{index}"] for index, name in enumerate(by)},
         positions=kept[POSITION],
         labels=array_of(task, labels.filter(pa.array(is_used)).cast(label_type(task))),
         unit=unit,
@@ -213,46 +195,14 @@ def read_labelled(
     )
 
 
-def _problems(
-    rows: pa.Table,
-    is_known: NDArray[np.bool_],
-    texts: Sequence[str],
-    label: str,
-    *,
-    classes: Sequence[str],
-    written: Sequence[str],
-) -> Iterator[tuple[int, RowProblem]]:
-    """Yield the rows without text, without a label, or with a label that is none of the classes.
-
-    Args:
-        rows: All rows.
-        is_known: Which rows have a label that the model knows.
-        texts: Names of the text columns.
-        label: Name of the label column.
-        classes: The class names.
-        written: How each class is written in the file.
-    """
-    filled = has_text([rows[f"text_{index}"].combine_chunks() for index in range(len(texts))])
-    is_usable = filled.to_numpy(zero_copy_only=False) & is_known
-    for index in np.flatnonzero(~is_usable).tolist():
-        value = rows[LABEL][index].as_py()
-        position = rows[POSITION][index].as_py()
-        if not filled[index].as_py():
-            columns = " and ".join(map(repr, texts))
-            problem = RowProblem(position, "no text", "Every row needs text.", columns)
-        elif value is None:
-            hint = "`tuneline predict` takes rows without labels."
-            problem = RowProblem(position, "no label", hint, repr(label))
-        else:
-            names = value if isinstance(value, list) else [value]
-            unknown = next((name for name in names if name not in written), value)
-            message = f"the model has no class {unknown!r}"
-            problem = RowProblem(position, message, f"It knows {listed(classes)}.", repr(label))
-        yield index, problem
-
-
-MAX_GROUPS = 20
-"""Values of a column, the most frequent ones, that are slices."""
+def _label_problem(value: Any, position: int, label: str, task: Task, written: Sequence[str]) -> RowProblem:
+    """Return what is wrong with a label; ``written`` is how each class is written in the file."""
+    if value is None:
+        return RowProblem(position, "no label", "`tuneline predict` takes rows without labels.", repr(label))
+    names = value if isinstance(value, list) else [value]
+    unknown = next((name for name in names if name not in written), value)
+    hint = f"It knows {listed(task.output_names)}."
+    return RowProblem(position, f"the model has no class {unknown!r}", hint, repr(label))
 
 
 @dataclass(frozen=True)
@@ -260,21 +210,23 @@ class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
+        predictions: Labels and logits of the rows.
         metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
-        intervals: The intervals of the metrics that have one.
-        notes: What could not be computed, and why.
-        evidence: The number of rows, and of those that are independent, in words.
+        table: The metrics with their intervals.
+        lines: The verdict, the worst slice, and what could not be computed.
     """
 
-    model: EvaluatedModel
-    file: LabelledFile
     predictions: ReportedPredictions
     metrics: Mapping[str, float]
-    intervals: Mapping[str, Estimate]
-    slices: Slices
-    verdict: Sequence[Statement]
-    notes: Sequence[str]
-    evidence: str
+    table: Table
+    lines: Sequence[str]
+
+    def print(self) -> None:
+        """Print table and lines."""
+        console = Console(soft_wrap=True)
+        console.print(self.table)
+        for line in self.lines:
+            console.print(Text(line))
 
 
 def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
@@ -283,21 +235,19 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     Raises:
         InputError: The tokenizer of the model fails on a row.
     """
-    schema = model.classifier.task
-    texts = [column.to_pylist() for column in file.texts.values()]
-    notes: list[str] = []
-    custom = [
-        load_metric("evaluate.metrics", name, schema, ALL_METRICS) for name in params.evaluate.functions
-    ]
+    task = model.classifier.task
+    custom = []
+    for name in params.evaluate.functions:
+        custom.append(load_metric("evaluate.metrics", name, task, ALL_METRICS))
 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
-        logits, lengths = _predicted(model.classifier, file, texts, notes, step.advance)
+        logits, lengths, truncated = predict_logits(model.classifier, file, step.advance)
         phase("independent rows")
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicate_similarity)
-        predictions = ReportedPredictions(file.labels, logits, schema, clusters)
+        predictions = ReportedPredictions(file.labels, logits, task, clusters)
         evaluation = evaluate_predictions(
             predictions,
-            make_file_slices(file, lengths, schema),
+            [*length_slices(lengths), *label_slices(file.labels, task)],
             {},
             seed=params.seed,
             metric=model.params.get("train.metric"),
@@ -308,69 +258,60 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     # the rows of the file are counted by their texts, whatever the training data was divided by
     known = {key: value for key, value in model.params.items() if key != "data.split"}
     run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, known)
-    return FileEvaluation(
-        model,
-        file,
-        predictions,
-        metrics,
-        _intervals(metrics, evaluation.predictions),
-        evaluation.slices,
-        statements(judge_run(run)),
-        notes,
-        evidence(run),
-    )
+    title = f"{model.name} on {file.path.name}, {evidence(run)}"
+    if file.left_out:
+        title += f", {file.left_out:,} left out"
+    table = _metrics_table(title, metrics, predictions, params.seed, evaluation.predictions.average)
 
-
-def _predicted(
-    classifier: ExportedModel,
-    file: LabelledFile,
-    texts: Sequence[Sequence[str]],
-    notes: list[str],
-    advance: Callable[[int], None],
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the logits and the tokens of each row; an error names the row, and a note counts long rows."""
-    try:
-        logits, lengths, truncated = predict_logits(classifier, texts, advance)
-    except EncodingError as error:
-        with refusing():
-            raise error.at(f"{file.path}, {file.unit} {file.positions[error.row]}") from None
-    if truncated:
-        notes.append(f"{truncated:,} of {len(file.labels):,} rows are {classifier.unread}.")
-    return logits, lengths
-
-
-def _intervals(metrics: Mapping[str, float], predicted: SplitPredictions) -> dict[str, Estimate]:
-    """Return the intervals of the metrics that have one, by name."""
-    intervals = {}
-    for name in metrics:
-        if name not in ALL_METRICS:
-            continue
-        metric = ALL_METRICS[name]
-        estimate = metric_interval(
-            metric,
-            predicted.labels,
-            predicted.values,
-            average=predicted.average,
-            seed=predicted.seed,
-            clusters=predicted.clusters,
+    lines = list(map(str, statements(judge_run(run))))
+    worst = evaluation.slices.worst
+    if worst is not None:
+        lines.append(
+            f"Worst slice: {worst.by} {worst.name}, {title_of(evaluation.slices.metric)}"
+            f" {evaluation.slices.value(worst):.3f} ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to"
+            f" {worst.high:.3f})."
         )
-        if estimate is not None:
-            intervals[metric.name] = estimate
-    return intervals
+    if truncated:
+        lines.append(f"{truncated:,} of {len(file.labels):,} rows are {model.classifier.unread}.")
+    return FileEvaluation(predictions, metrics, table, lines)
+
+
+def _metrics_table(
+    title: str, metrics: Mapping[str, float], predictions: ReportedPredictions, seed: int, average: Any
+) -> Table:
+    """Return the table of the metrics, with the intervals of those that have one."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("", justify="left")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="left")
+    for name in metric_names(metrics):
+        estimate = None
+        if name in ALL_METRICS:
+            estimate = metric_interval(
+                ALL_METRICS[name],
+                predictions.labels,
+                predictions.predicted,
+                average=average,
+                seed=seed,
+                clusters=predictions.clusters,
+            )
+        interval = f"{estimate.low:.4f} to {estimate.high:.4f}" if estimate else ""
+        table.add_row(title_of(name), f"{metrics[name]:.4f}", interval)
+    return table
 
 
 def predict_logits(
-    model: ExportedModel, texts: Sequence[Sequence[str]], advance: Callable[[int], None]
+    model: ExportedModel, file: LabelledFile, advance: Callable[[int], None]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
-    """Predict texts, one list for each column, window by window.
+    """Predict the rows of a file, window by window.
 
     Returns:
         The logits ``(rows, outputs)``, the tokens of each row ``(rows,)``, and how many rows were truncated.
 
     Raises:
-        EncodingError: The tokenizer fails on a row.
+        InputError: The tokenizer fails on a row, which the error names.
     """
-    rows = list(zip(*texts, strict=True))
+    rows = list(zip(*(column.to_pylist() for column in file.texts.values()), strict=True))
     logits = []
     lengths = []
     truncated = 0
@@ -378,8 +319,8 @@ def predict_logits(
         try:
             encoded = model.encode(rows[start : start + WINDOW])
         except EncodingError as error:
-            error.row += start  # counted from the first row of the file
-            raise
+            with refusing():
+                raise error.at(f"{file.path}, {file.unit} {file.positions[start + error.row]}") from None
         logits.append(model.logits(encoded, BATCH_SIZE))
         lengths.append(encoded.lengths)
         truncated += encoded.truncated
@@ -387,13 +328,36 @@ def predict_logits(
     return np.concatenate(logits), np.concatenate(lengths), truncated
 
 
-def make_file_slices(file: LabelledFile, lengths: NDArray[np.int64], schema: Task) -> Iterator[RowSlice]:
-    """Yield the slices by length, class, and the columns that ``--by`` names."""
-    yield from length_slices(lengths)
-    yield from label_slices(file.labels, schema)
-    for name, values in file.groups.items():
-        column = np.array(values.to_pylist(), dtype=object)
-        groups = sorted(values.value_counts().to_pylist(), key=lambda group: -group["counts"])
-        for group in groups[:MAX_GROUPS]:
-            title = str(group["values"] or "(none)")
-            yield RowSlice(name, title, np.flatnonzero(column == group["values"]))
+def write_errors(path: Path, file: LabelledFile, predictions: ReportedPredictions, data: DataParams) -> int:
+    """Write the wrong predictions, the most confident first; return their number.
+
+    Of numbers, it writes all rows, the largest error first.
+    """
+    # rows
+    task = predictions.task
+    sizes = predictions.error_sizes
+    order = np.argsort(-sizes, kind="stable")
+    order = order[predictions.errors[order]]
+
+    # columns: the position, the texts, and what is added to them
+    rows = pa.array(order)
+    texts = {name: text.take(rows) for name, text in file.texts.items()}
+    added = free_names((file.unit, "label", "predicted", error_size(task)), list(texts))
+    columns = {added[file.unit]: file.positions.take(rows)}
+    columns |= texts
+    for name, values in (("label", predictions.labels), ("predicted", predictions.predicted)):
+        columns[added[name]] = pa.array(decoded_predictions(task, values[order]).to_pylist())
+    columns[added[error_size(task)]] = pa.array(sizes[order].round(6))
+    table = pa.table(columns)
+
+    if path.suffix.lower() == ".parquet":
+        with replace_file(path) as partial:
+            pq.write_table(table, partial)
+    else:
+        # The names of columns are data, too: others wrote the file
+        header = [harmless(name) for name in table.column_names]
+        cells = []
+        for column in table.columns:
+            cells.append([cell_text(task, value) for value in column.to_pylist()])
+        write_csv(path, data, header, zip(*cells, strict=True))
+    return len(order)

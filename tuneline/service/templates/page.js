@@ -98,7 +98,7 @@ async function explain(row, signal) {
   status.textContent = "The row is predicted again without each of its words.";
   try {
     const why = await ask("v1/why", {row}, signal);
-    status.textContent = `${why.effects.length} of ${why.words} words were left out, one by one.`;
+    status.textContent = `${why.effects.length} words were left out, one by one.`;
     showWhy(why);
   } catch (error) {
     if (error.name === "AbortError") return;

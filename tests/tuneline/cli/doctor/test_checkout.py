@@ -6,6 +6,7 @@ from tests.dvc_files import init_dvc
 from tests.params import change_params
 from tests.project import Project
 from tuneline.cli.doctor import check_checkout
+from tuneline.runtime.errors import ParamsError
 
 
 @pytest.fixture
@@ -31,20 +32,12 @@ def test_checkout_in_order_has_no_problem(versioned):
 def test_invalid_parameters_are_named_by_key(versioned):
     change_params(versioned.folder, {"train.epochs": -1})
     versioned.commit("Wrong")
-    assert "train.epochs: input should be greater" in problems(versioned)[0][0]
-
-
-def test_stage_whose_input_has_changed_is_named(versioned):
-    (versioned.folder / "input").write_text("2")
-    assert problems(versioned)[0][0] == "not up to date: copy"
+    with pytest.raises(ParamsError, match="train.epochs: input should be greater"):
+        problems(versioned)
 
 
 def test_files_that_a_commit_would_lack_are_named_with_the_command(versioned):
     (versioned.folder / "data/source").mkdir(parents=True)
     (versioned.folder / "data/source/train.csv").touch()
     (versioned.folder / ".gitignore").write_text("/data/source/*.csv\n")
-    (versioned.folder / "project").mkdir()
-    (versioned.folder / "project/loss.py").touch()
-    found = problems(versioned)
-    assert found[0][1] == "dvc add 'data/source/train.csv'"
-    assert "git does not have project/loss.py" in found[1][0]
+    assert problems(versioned)[0][1] == "dvc add 'data/source/train.csv'"

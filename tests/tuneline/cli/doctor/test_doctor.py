@@ -14,12 +14,13 @@ def test_doctor_of_a_repository_of_another_user_ends_with_the_command_to_trust_i
     *_, problem, hint = done.output.splitlines()
     assert f"error git does not read {checkout}, because another user owns it" in problem
     assert f"git config --global --add safe.directory {checkout}" in hint
-    assert "git has all files" not in done.output
+    assert "git or DVC has all files" not in done.output
 
 
 def test_doctor_exits_with_1_if_a_check_fails(checkout):
-    """Without a .dvc folder the pipeline cannot run."""
+    """Without dvc.yaml the pipeline cannot run."""
+    (checkout / "dvc.yaml").unlink()
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == 1
-    assert "error the folder .dvc is missing" in done.output
-    assert "-> git checkout .dvc, or dvc init" in done.output
+    assert "is not a checkout of Tuneline" in done.output
+    assert "-> Change to the root of the project." in done.output

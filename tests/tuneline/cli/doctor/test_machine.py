@@ -9,4 +9,4 @@ def test_programs_of_another_environment_on_path_are_a_warning(tmp_path):
     assert machine.check_programs(tmp_path, own, own, own).level == "ok"
     result = machine.check_programs(tmp_path, "/usr/bin/python", own, None)
     assert result.level == "warning"
-    assert "/usr/bin/python, none" in result.message
+    assert "/usr/bin/python before" in result.message

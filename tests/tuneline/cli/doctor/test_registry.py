@@ -80,13 +80,14 @@ def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing
     assert message.startswith(
         "onnx v0.1.0, which is in production, has no second copy: the DVC remote cannot be asked (DVC has no"
     )
-    assert message.endswith("there is no git remote origin")
+    assert message.endswith("; git remote origin is missing, cannot be asked, or does not have its tag")
 
     add_remote(project, tmp_path / "shelf")
     run(project, "git", "init", "--quiet", "--bare", str(tmp_path / "origin.git"))
     run(project, "git", "remote", "add", "origin", str(tmp_path / "origin.git"))
     assert results(project)[0][1].endswith(
-        "the DVC remote does not have its files; origin does not have its tag"
+        "the DVC remote does not have its files; git remote origin is missing, cannot be asked, or does not"
+        " have its tag"
     )
 
     with at_commit(project, "onnx@v0.1.0") as tree:

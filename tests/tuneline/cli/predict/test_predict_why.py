@@ -9,7 +9,7 @@ import pytest
 
 from tests.tuneline.cli.predict.conftest import lines_of
 from tuneline.predict.columns import WHY_WORDS
-from tuneline.program.occlusion import word_effects
+from tuneline.program.occlusion import largest_effects, word_effects
 from tuneline.program.text_classifier import TextClassifier
 
 ROWS = [
@@ -32,7 +32,7 @@ def test_words_are_added_to_each_prediction_and_change_nothing_else(rows, predic
     lines = lines_of(done.stdout)
     model = TextClassifier.load(classification / "models/onnx")
     for row, line in zip(ROWS, lines, strict=True):
-        effects = word_effects(model, (row["subject"], row["body"])).largest(WHY_WORDS)
+        effects = largest_effects(word_effects(model, (row["subject"], row["body"])), WHY_WORDS)
         assert [list(word) for word in line["why"]] == [KEYS] * len(effects)
         for word, effect in zip(line["why"], effects, strict=True):
             assert word["effect"] == pytest.approx(effect.effect, abs=2e-6)

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tests.exported_pipeline import published_pipeline
 from tuneline.model.encoding import InputEncoder
 from tuneline.model.long_text import LongText
+from tuneline.program.occlusion import read_words, without
 from tuneline.program.text_classifier import TextClassifier
-from tuneline.program.text_words import WordSpan, read_words, without
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def deployed(tmp_path_factory):
 
 
 def words(model, *texts):
-    return [texts[span.text][span.start : span.end] for span in read_words(model, texts)]
+    return [texts[text][start:end] for text, start, end in read_words(model, texts)]
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_words_are_what_people_would_call_so(deployed, text, expected):
 )
 def test_word_leaves_neither_a_gap_nor_a_new_word(text, word, expected):
     start = text.index(word)
-    assert without((text,), WordSpan(0, start, start + len(word))) == (expected,)
+    assert without((text,), (0, start, start + len(word))) == (expected,)
