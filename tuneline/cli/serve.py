@@ -42,20 +42,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     threads: Annotated[
         int, typer.Option(min=1, help="Threads of a forward pass: more answer few clients sooner")
     ] = 1,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Forward passes at a time; default: cores by --threads")
-    ] = None,
-    max_rows: Annotated[int, typer.Option(min=1, help="Rows of a request")] = 1024,
-    max_waiting_rows: Annotated[
-        int, typer.Option(min=1, help="Rows that wait at a time; with more, requests are refused (429)")
-    ] = 4096,
-    max_body_bytes: Annotated[int, typer.Option(min=1, help="Bytes of a request")] = 2_000_000,
-    deadline: Annotated[
-        float, typer.Option(min=0.01, help="Seconds after which waiting rows are given up")
-    ] = 30.0,
-    reload_seconds: Annotated[
-        float, typer.Option(min=0.1, help="How often another model is looked for; SIGHUP looks at once")
-    ] = 10.0,
     risk: Risk = None,
     certainty: Certainty = CERTAINTY,
 ) -> None:
@@ -66,7 +52,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.repository.promoted_models import PRODUCTION_STAGE
     from tuneline.service.application import ServiceSettings
     from tuneline.service.models import FolderSource, RegistrySource
-    from tuneline.service.requests import ServiceLimits
     from tuneline.service.server import serve
 
     token = os.environ.get(TOKEN)
@@ -90,16 +75,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     settings = ServiceSettings(
         source=source,
         name=name,
-        workers=workers,
-        limits=ServiceLimits(
-            body_bytes=max_body_bytes,
-            rows=max_rows,
-            waiting_rows=max_waiting_rows,
-            seconds=deadline,
-        ),
         token=token,
         hosts=frozenset(each.lower() for each in allow_host or ()),
-        reload_seconds=reload_seconds,
     )
     serve(settings, host, port)
 

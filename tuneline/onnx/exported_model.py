@@ -109,14 +109,6 @@ class ExportedModel:
             raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
 
     @property
-    def depends_on_batch(self) -> bool:
-        """True if what a row is answered depends on the rows of its batch, beyond the last digits.
-
-        So it is with 8-bit models whose activations are rounded by scales of the whole batch.
-        """
-        return self.classifier.metadata["precision"] == "int8"
-
-    @property
     def max_length(self) -> int:
         """Tokens that the model reads at once, special tokens included."""
         return self.encoder.max_length

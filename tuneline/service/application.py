@@ -7,8 +7,7 @@
 import asyncio
 import contextlib
 import os
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
@@ -23,18 +22,25 @@ from starlette.types import ASGIApp
 
 from tuneline.core.machine import threads
 from tuneline.program.text_classifier import TextClassifier
+from tuneline.service.dialects import (
+    model_metadata,
+    open_inference_answer,
+    read_open_inference,
+    read_tei,
+    tei_answer,
+    tei_info,
+)
 from tuneline.service.engine import Engine
 from tuneline.service.guard import PAGE_FILES, RequestGuard
 from tuneline.service.models import ModelSource, ServedModel
-from tuneline.service.open_inference import model_metadata, open_inference_answer, read_open_inference
 from tuneline.service.requests import (
     RequestError,
     ServiceLimits,
+    error_response,
     field_of,
     read_json,
     texts_of_request,
 )
-from tuneline.service.tei import read_tei, tei_answer, tei_info
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 """Bounds of the histogram of time."""
@@ -49,8 +55,6 @@ class ServiceSettings:
     Attributes:
         source: Where the model comes from.
         name: Name of the model in the dialects that have one.
-        workers: Threads that compute; ``None``: as many as have cores
-            for their forward passes.
         limits: What requests may take.
         token: What clients must send; ``None``: nothing.
         hosts: Names by which the service is asked; empty: those of this machine, or with a token any.
@@ -59,7 +63,6 @@ class ServiceSettings:
 
     source: ModelSource
     name: str = "tuneline"
-    workers: int | None = None
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     token: str | None = field(default=None, repr=False)
     hosts: frozenset[str] = frozenset()
@@ -86,18 +89,19 @@ class Service:
         # the variable at every call.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.settings = settings
-        self.engine = Engine(
-            settings.workers or max(1, threads() // settings.source.threads), settings.limits
-        )
+        self.engine = Engine(max(1, threads() // settings.source.threads), settings.limits)
         self.woken = asyncio.Event()
+
+        self.model = ServedModel(settings.source)
 
         # what is counted, in which no text is
         registry = CollectorRegistry()
-        self._requests = Counter(
-            "tuneline_requests", "Requests, by the status", ["status"], registry=registry
-        )
-        self._seconds = Histogram(
-            "tuneline_request_seconds", "Time of a request", ["path"], buckets=SECONDS, registry=registry
+        self.seconds = Histogram(
+            "tuneline_request_seconds",
+            "Time of a request",
+            ["endpoint", "status"],
+            buckets=SECONDS,
+            registry=registry,
         )
         self._predictions = Counter(
             "tuneline_predictions", "Rows by version and answer", ["version", "answer"], registry=registry
@@ -106,12 +110,7 @@ class Service:
         self._version = Gauge(
             "tuneline_model", "1 for the version that answers", ["version"], registry=registry
         )
-        self._reloads = Counter(
-            "tuneline_reloads", "Models that were loaded or refused", ["outcome"], registry=registry
-        )
         self._registry = registry
-        self.model = ServedModel(settings.source, self._count_reload)
-        self._version.labels(self.model.current.version).set(1)
 
     @contextlib.asynccontextmanager
     async def running(self, _app: Starlette) -> AsyncIterator[None]:
@@ -198,6 +197,8 @@ class Service:
     async def metrics(self, _request: Request) -> Response:
         """Return what was counted, in the format of Prometheus."""
         self._waiting.set(self.engine.waiting_rows)
+        self._version.clear()
+        self._version.labels(self.model.current.version).set(1)
         return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
 
     # -- parts of them
@@ -214,27 +215,6 @@ class Service:
             answer = "none" if prediction.abstained else prediction.label or "predicted"
             self._predictions.labels(model.version, answer).inc()
         return JSONResponse(content, headers={"tuneline-version": model.version})
-
-    def count_status(self, status: int) -> None:
-        """Count the answer to a request."""
-        self._requests.labels(str(status)).inc()
-
-    def timed(self, path: str, endpoint: Endpoint) -> Endpoint:
-        """Return an endpoint whose time is measured."""
-
-        async def measured(request: Request) -> Response:
-            started = time.perf_counter()
-            try:
-                return await endpoint(request)
-            finally:
-                self._seconds.labels(path).observe(time.perf_counter() - started)
-
-        return measured
-
-    def _count_reload(self, outcome: str) -> None:
-        self._reloads.labels(outcome).inc()
-        self._version.clear()
-        self._version.labels(self.model.current.version).set(1)
 
 
 async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, Awaited]) -> Awaited:
@@ -257,23 +237,21 @@ async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, A
 
 def application(service: Service) -> ASGIApp:
     """Return the application of a service."""
-    paths: Mapping[str, tuple[str, Endpoint]] = {
-        "/predict": ("POST", service.tei),
-        "/v1/predictions": ("POST", service.predictions),
-        "/v1/why": ("POST", service.why),
-        "/v2/models/{name}/infer": ("POST", service.infer),
-        "/v2": ("GET", service.server),
-        "/v2/health/live": ("GET", service.live),
-        "/v2/health/ready": ("GET", service.live),
-        "/v2/models/{name}": ("GET", service.metadata),
-        "/v2/models/{name}/ready": ("GET", service.model_ready),
-        "/health": ("GET", service.live),
-        "/info": ("GET", service.info),
-        "/metrics": ("GET", service.metrics),
-    }
-    routes = [Route("/", service.timed("/", service.tei), methods=["POST"])]
-    for path, (method, endpoint) in paths.items():
-        routes.append(Route(path, service.timed(path, endpoint), methods=[method]))
+    routes = [
+        Route("/", service.tei, methods=["POST"]),
+        Route("/predict", service.tei, methods=["POST"]),
+        Route("/v1/predictions", service.predictions, methods=["POST"]),
+        Route("/v1/why", service.why, methods=["POST"]),
+        Route("/v2/models/{name}/infer", service.infer, methods=["POST"]),
+        Route("/v2", service.server),
+        Route("/v2/health/live", service.live),
+        Route("/v2/health/ready", service.live),
+        Route("/v2/models/{name}", service.metadata),
+        Route("/v2/models/{name}/ready", service.model_ready),
+        Route("/health", service.live),
+        Route("/info", service.info),
+        Route("/metrics", service.metrics),
+    ]
     for path, (package, name, media_type) in PAGE_FILES.items():
         content = (resources.files(package) / "templates" / name).read_bytes()
         routes.append(Route(path, _file(content, media_type), methods=["GET"]))
@@ -282,13 +260,11 @@ def application(service: Service) -> ASGIApp:
         routes=routes,
         lifespan=service.running,
         exception_handlers={
-            RequestError: _request_error,
+            HTTPException: _refused,
             ClientDisconnect: _client_left,
-            HTTPException: _no_such_path,
-            Exception: _failed,
         },
     )
-    return RequestGuard(app, service.settings.token, service.settings.hosts, service.count_status)
+    return RequestGuard(app, service.settings.token, service.settings.hosts, service.seconds)
 
 
 def _file(content: bytes, media_type: str) -> Endpoint:
@@ -298,21 +274,11 @@ def _file(content: bytes, media_type: str) -> Endpoint:
     return page_file
 
 
-async def _request_error(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, RequestError):
+async def _refused(_request: Request, error: Exception) -> Response:
+    """Answer a request that is refused, or is for a path that there is not."""
+    if not isinstance(error, HTTPException):
         raise error
-    return error.response()
-
-
-async def _no_such_path(_request: Request, error: Exception) -> Response:
-    """Answer a request for a path, or with a method, that there is not."""
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    return RequestError(status, "There is no such path with this method.").response()
-
-
-async def _failed(_request: Request, _error: Exception) -> Response:
-    """Answer where the service has a fault; the log has the error."""
-    return RequestError(500, "The service failed; its log says why.").response()
+    return error_response(error)
 
 
 async def _client_left(_request: Request, _error: Exception) -> Response:

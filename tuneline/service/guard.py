@@ -1,13 +1,15 @@
 """Who may ask the service: the host, the token and the origin of a request, and headers of every answer."""
 
 import hmac
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from prometheus_client import Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tuneline.service.requests import RequestError
+from tuneline.service.requests import RequestError, error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
@@ -48,13 +50,13 @@ class RequestGuard:
         app: What answers requests that may pass.
         token: What clients send as ``Authorization: Bearer TOKEN``; ``None`` if none is needed.
         hosts: Names by which the service is asked; empty: with a token, any.
-        count: Gets the status of each answer.
+        seconds: Gets the time of each request, by the name of its endpoint and its status.
     """
 
     app: ASGIApp
     token: str | None
     hosts: frozenset[str]
-    count: Callable[[int], None]
+    seconds: Histogram
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on."""
@@ -62,6 +64,7 @@ class RequestGuard:
             await self.app(scope, receive, send)
             return
         status = 500
+        started = time.perf_counter()
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -74,10 +77,11 @@ class RequestGuard:
 
         try:
             problem = self._problem(scope["method"], scope["path"], Headers(scope=scope))
-            answer = self.app if problem is None else problem.response()
+            answer = self.app if problem is None else error_response(problem)
             await answer(scope, receive, send_guarded)
         finally:
-            self.count(status)
+            endpoint = getattr(scope.get("endpoint"), "__name__", "none")
+            self.seconds.labels(endpoint, str(status)).observe(time.perf_counter() - started)
 
     def _problem(self, method: str, path: str, headers: Mapping[str, str]) -> RequestError | None:
         """Return why a request is refused; ``None`` if it may pass."""
@@ -101,5 +105,5 @@ class RequestGuard:
         given = headers.get("authorization", "").encode("utf-8", "surrogateescape")
         if self.token is not None and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
             message = "The request has no token, or another one."
-            return RequestError(401, message, www_authenticate="Bearer")
+            return RequestError(401, message, {"www-authenticate": "Bearer"})
         return None

@@ -7,7 +7,6 @@ than at its export, never gets a request: the one before answers on.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,18 +123,9 @@ class ServedModel:
         current: The model that gets the next request.
     """
 
-    def __init__(self, source: ModelSource, on_reload: Callable[[str], None]) -> None:
-        """Load the model.
-
-        Args:
-            source: Where it comes from.
-            on_reload: Gets ``loaded`` or ``refused`` after a change of the source.
-
-        Raises:
-            StageError: It cannot be used.
-        """
+    def __init__(self, source: ModelSource) -> None:
+        """Load the model; a ``StageError`` says why it cannot be used."""
         self._source = source
-        self._on_reload = on_reload
         self._state = source.state()
         self._refused = ""
         self.current = source.load()
@@ -159,7 +149,6 @@ class ServedModel:
         except Exception as error:  # whatever is in the source now, the model before answers on
             if str(error) != self._refused:
                 say(f"serve: version {self.current.version} answers on: {error}", error=True)
-                self._on_reload("refused")
             self._refused = str(error)
             return
         say(
@@ -169,4 +158,3 @@ class ServedModel:
         self._state = state
         self._refused = ""
         self.current = model
-        self._on_reload("loaded")

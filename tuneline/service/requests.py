@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +15,8 @@ from tuneline.program.program_rows import characters_of, texts_of_row
 from tuneline.runtime.errors import DataError
 
 JSON = "application/json"
+LAST = {"connection": "close"}
+"""Headers of an answer before the body of the request was read to its end."""
 ERROR_TYPES = {422: "Tokenizer", 424: "Backend", 429: "Overloaded", 500: "Backend"}
 """Kinds of error by status, as text-embeddings-inference names them; all others are ``Validation``."""
 
@@ -40,26 +43,15 @@ class ServiceLimits:
     row_characters: int = 100_000
 
 
-class RequestError(Exception):
-    """A request that gets no predictions.
+class RequestError(HTTPException):
+    """A request that gets no predictions; its message quotes nothing of the request."""
 
-    Attributes:
-        status: Status of HTTP.
-        message: What is wrong, and what to do; it quotes nothing of the request.
-        headers: Headers of the answer.
-    """
 
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    def response(self) -> Response:
-        """Return the answer to the request."""
-        content = {"error": self.message, "error_type": ERROR_TYPES.get(self.status, "Validation")}
-        body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-        return Response(body, self.status, self.headers, media_type=JSON)
+def error_response(error: HTTPException) -> Response:
+    """Return the answer to a request that is refused."""
+    content = {"error": error.detail, "error_type": ERROR_TYPES.get(error.status_code, "Validation")}
+    body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, error.status_code, error.headers, media_type=JSON)
 
 
 async def read_json(request: Request, limits: ServiceLimits) -> Any:
@@ -77,11 +69,8 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
     too_large = RequestError(
         413,
         f"The body has more than {limits.body_bytes:,} bytes. Send the rows in parts.",
-        connection="close",
+        LAST,
     )
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length) > limits.body_bytes:
-        raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(limits.body_seconds):
@@ -91,7 +80,7 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
                     raise too_large
     except TimeoutError:
         message = f"The body did not arrive in {limits.body_seconds:.0f} s."
-        raise RequestError(408, message, connection="close") from None
+        raise RequestError(408, message, LAST) from None
 
     try:
         return from_json(bytes(body), allow_inf_nan=False)

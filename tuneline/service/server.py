@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import ctypes
 import signal
 import socket
-import struct
-import sys
 from collections.abc import Iterator
 
 import uvicorn
@@ -21,21 +18,12 @@ GRACE = 30
 KEEP_ALIVE = 10
 """Seconds that a connection may wait for its next request."""
 LAST_ANSWERS = 0.4
-"""Seconds after a signal in which clients that keep their connections learn that these end, and once more
-after the port is closed."""
-ACCEPTING = 0.05
-"""Seconds in which the event loop accepts who has connected."""
+"""Seconds after a signal in which clients that keep their connections learn that these end."""
 LAST_ANSWER = (b"connection", b"close")
 """Header that tells a client to send its next request over another connection."""
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
-
-SO_ATTACH_FILTER = 26
-"""Option of a socket on Linux, which Python does not name: a program decides which packets it gets."""
-INSTRUCTION = struct.Struct("HBBI")
-DROP_PACKET = INSTRUCTION.pack(0x06, 0, 0, 0)
-"""The program "return 0", which keeps nothing of a packet."""
 
 
 def serve(settings: ServiceSettings, host: str, port: int) -> None:
@@ -48,7 +36,7 @@ def serve(settings: ServiceSettings, host: str, port: int) -> None:
 
 
 class InterruptedServer(uvicorn.Server):
-    """Uvicorn's server, for a program that loses no request when it ends, and ends as it likes.
+    """Uvicorn's server, for a program that tells its clients before it ends, and ends as it likes.
 
     Uvicorn closes connections whose client has no reason to expect it, and may have sent its next request
     already. It also raises the signal again when the last request has its answer, which would end the command
@@ -64,33 +52,14 @@ class InterruptedServer(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End: tell the clients, then accept no more, then close what is idle, and finish the rest."""
+        """End: tell the clients, then accept no more, and finish the rest."""
         headers = self.server_state.default_headers
         headers.append(LAST_ANSWER)
         for connection in self.server_state.connections:
             if isinstance(connection, H11Protocol) and connection.cycle is not None:
                 connection.cycle.default_headers = headers
         await asyncio.sleep(LAST_ANSWERS)
-
-        # Who has connected and is not accepted when the port closes would be reset, so nobody connects while
-        # the event loop accepts those.
-        for listener in sockets or ():
-            let_nobody_connect(listener)
-        await asyncio.sleep(ACCEPTING)
-        for server in self.servers:
-            server.close()
-        await asyncio.sleep(LAST_ANSWERS)
         await super().shutdown(sockets)
-
-
-def let_nobody_connect(listener: socket.socket) -> None:
-    """Let Linux ignore who asks for a connection: a client asks again by itself, after a second."""
-    if sys.platform != "linux":
-        return
-    program = ctypes.create_string_buffer(DROP_PACKET)
-    instructions = len(DROP_PACKET) // INSTRUCTION.size
-    filtered = struct.pack("@HP", instructions, ctypes.addressof(program))
-    listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtered)
 
 
 def server_config(service: Service) -> uvicorn.Config:

@@ -1,6 +1,7 @@
 """Workers: every row of every request gets the logits that it would get alone, and nobody waits for long."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -29,8 +30,10 @@ def engine():
 def busy():
     """An engine whose only worker is busy."""
     engine = Engine(1, ServiceLimits(waiting_rows=50, seconds=0.3))
-    engine._free = 0
+    engine.free = threading.Event()
+    engine._workers.submit(engine.free.wait)
     yield engine
+    engine.free.set()
     engine.stop()
 
 
@@ -91,14 +94,14 @@ def test_batch_that_the_model_cannot_compute_fails_its_request_alone(engine, mod
         return await asyncio.gather(bad, engine.answer(model, [PAIR]), return_exceptions=True)
 
     error, (predictions, _) = asyncio.run(ask_both())
-    assert (error.status, len(predictions)) == (424, 1)
+    assert (error.status_code, len(predictions)) == (424, 1)
     assert "1 rows" in capsys.readouterr().err
 
 
 def test_rows_that_wait_too_long_are_given_up(busy, model):
     with pytest.raises(RequestError, match="no answer in 0 s") as error:
         asyncio.run(busy.answer(model, [PAIR]))
-    assert (error.value.status, "retry-after" in error.value.headers) == (429, True)
+    assert (error.value.status_code, "retry-after" in error.value.headers) == (429, True)
     assert busy.waiting_rows == 0
 
 
@@ -116,9 +119,9 @@ def test_too_many_rows_are_refused_and_those_of_a_client_that_left_are_not_compu
             await busy.answer(model, [PAIR])
         waiting.cancel()
         await asyncio.wait({waiting})
-        busy._free = 1
+        busy.free.set()
         predictions, _ = await busy.answer(model, [PAIR])
-        return error.value.status, len(predictions)
+        return error.value.status_code, len(predictions)
 
     assert asyncio.run(ask()) == (429, 1)
     assert computed == [PAIR]

@@ -72,27 +72,29 @@ def test_setting_that_cannot_be_used_is_an_error(pair_folder, monkeypatch, optio
     assert message in done.stderr
 
 
-def ask_until_refused(port, statuses, lost):
+def ask_until_told_to_leave(port, statuses, lost):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    while True:
+    is_last = False
+    while not is_last:
         try:
             connection.request("POST", "/predict", json.dumps(PAIR), {"Content-Type": "application/json"})
             answer = connection.getresponse()
             answer.read()
-            statuses.append(answer.status)
-        except ConnectionRefusedError:
-            return
         except (OSError, http.client.HTTPException) as error:
             lost.append(repr(error))
             return
+        statuses.append(answer.status)
+        is_last = answer.headers["connection"] == "close"
 
 
 def test_sigterm_loses_no_request_of_clients_that_keep_their_connections(pair_folder):
     process, address = started(pair_folder)
     port = int(address.rpartition(":")[2])
     statuses, lost = [], []
-    clients = [threading.Thread(target=ask_until_refused, args=(port, statuses, lost)) for _ in range(8)]
-    for client in clients:
+    clients = []
+    for _ in range(8):
+        client = threading.Thread(target=ask_until_told_to_leave, args=(port, statuses, lost))
+        clients.append(client)
         client.start()
     time.sleep(1)
     process.terminate()

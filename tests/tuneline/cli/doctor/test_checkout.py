@@ -32,7 +32,7 @@ def test_checkout_in_order_has_no_problem(versioned):
 def test_invalid_parameters_are_named_by_key(versioned):
     change_params(versioned.folder, {"train.epochs": -1})
     versioned.commit("Wrong")
-    with pytest.raises(ParamsError, match="train.epochs: input should be greater"):
+    with pytest.raises(ParamsError, match="epochs: input should be greater"):
         problems(versioned)
 
 
