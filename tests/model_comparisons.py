@@ -2,7 +2,6 @@
 
 FIGURES = {
     "max_abs_diff": 0.1,
-    "mean_abs_diff": 0.01,
     "agreement": 0.9,
     "flips": 2,
     "accuracy": 0.8,

@@ -49,33 +49,20 @@ class ModelOutputs:
         return ModelOutputs(self.labels[rows], self.logits[rows], clusters)
 
 
-@dataclass(frozen=True)
-class FittingRows:
-    """Rows of validation, to which the temperature of each model is fitted.
+def fitting_rows() -> tuple[TokenizedRows, Labels, NDArray[Any] | None]:
+    """Read the rows of validation that have a label, to which the temperature of each model is fitted.
 
-    Attributes:
-        rows: The tokenized rows that have a label, ``MOST_ROWS`` of them at most.
-        labels: Their labels.
-        clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
+    They are ``MOST_ROWS`` at most.
+
+    Returns:
+        The tokenized rows; their labels; and the cluster of each, ``None`` if each row is on its own.
     """
-
-    rows: TokenizedRows
-    labels: Labels
-    clusters: NDArray[Any] | None
-
-    @classmethod
-    def read(cls) -> "FittingRows":
-        """Read the rows."""
-        split = TokenizedSplit.read(SplitReader.open(TOKENIZED, "validation", "tokenize"))
-        clusters = clusters_of_split("validation", len(split))
-        chosen = spaced_rows(np.flatnonzero(split.task.valid(split.labels)))
-        if clusters is not None:
-            clusters = clusters[chosen]
-        return cls(split.take(chosen), split.labels[chosen], clusters)
-
-    def outputs(self, logits: Logits) -> ModelOutputs:
-        """Return the outputs of a model for these rows."""
-        return ModelOutputs(self.labels, logits, self.clusters)
+    split = TokenizedSplit.read(SplitReader.open(TOKENIZED, "validation", "tokenize"))
+    clusters = clusters_of_split("validation", len(split))
+    chosen = spaced_rows(np.flatnonzero(split.task.valid(split.labels)))
+    if clusters is not None:
+        clusters = clusters[chosen]
+    return split.take(chosen), split.labels[chosen], clusters
 
 
 @dataclass(frozen=True)

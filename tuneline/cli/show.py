@@ -46,7 +46,7 @@ from tuneline.results.verdict.rules import judge_run, next_steps
 from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
 from tuneline.runtime.errors import StageError
 from tuneline.settings import load_settings
-from tuneline.words.titles import AGREEMENT_TITLES, SIMPLE_MODEL_TITLES, title_of
+from tuneline.words.titles import SIMPLE_MODEL_TITLES, title_of
 
 if TYPE_CHECKING:
     from tuneline.comparison.revisions import RevisionComparison
@@ -67,7 +67,6 @@ BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", INDEPENDENT_ROWS: "Indep
 """Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
 COMPARED_TITLES = {
     "agreement": "agreement with the trained model",
-    **{key: f"agreement {title}" for key, title in AGREEMENT_TITLES.items()},
     **{
         f"{metric.name}_drop": f"{title_of(metric.name)} lost"
         for metric in ALL_METRICS.values()

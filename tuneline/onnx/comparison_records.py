@@ -18,7 +18,6 @@ class ModelComparison(Record):
 
     max_abs_diff: Number
     """Largest absolute difference of a logit."""
-    mean_abs_diff: Number
     agreement: Number
     """Mean of ``Task.agreement``: of one label per row, the fraction of rows with the same prediction."""
     agreement_low: Number | None = OMITTED
@@ -53,36 +52,3 @@ class ComparisonRecord(Record):
     """SHA-256 of the trained model's predictions, with which the models were compared."""
     trained: Mapping[str, Number]
     models: Mapping[str, ModelComparison]
-
-
-class FlippedPrediction(Record):
-    """FlippedPrediction of one model for one row."""
-
-    prediction: str | Number
-    """Class name, or number."""
-    probability: Number | None = OMITTED
-    """Probability of the predicted class; ``None`` for a number."""
-
-
-class Flip(Record):
-    """A row on which an exported model and the trained model differ."""
-
-    row: int
-    text: Mapping[str, str | None]
-    label: str | Number
-    trained: FlippedPrediction
-    exported: FlippedPrediction
-    difference: Number
-    """Largest absolute difference of a logit."""
-
-
-class Flips(Record):
-    """Some of the flips of each model, the largest difference first, under its precision."""
-
-    __pydantic_extra__: dict[str, Sequence[Flip]]
-
-    written_by: ClassVar[str] = "compare"
-
-    def of(self, precision: str) -> Sequence[Flip]:
-        """Return the flips of one model."""
-        return self.__pydantic_extra__.get(precision, ())

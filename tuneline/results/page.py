@@ -17,14 +17,13 @@ from markupsafe import Markup
 from tuneline.core.sources import BaseSource, RawSource
 from tuneline.core.tables import SplitReader
 from tuneline.evaluation.records import Behaviour, Slices
-from tuneline.onnx.comparison_records import ComparisonRecord, Flip, Flips
+from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params.params_file import write
 from tuneline.paths import (
     BASE_RECORD,
     CHECKS,
-    COMPARISON,
     ONNX,
     PREDICTIONS,
     RAW,
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
 PAGE = Path("reports/index.html")
 CARD = Path("reports/model_card.md")
 OUTS = ("data/raw", "data/tokenized", CLASSIFIER_PATH, "models/onnx")
-MAX_FLIPS = 10
 TASK_TYPE = "text-classification"
 """Name of the task on the Hub, also for a regression."""
 
@@ -162,7 +160,6 @@ class Report:
             it is of another model.
         export_is_stale: The exported models, and their comparison, are of another model.
         export: The published models.
-        flips: Rows that flip, by precision.
         about_errors: What the largest errors are, in words.
     """
 
@@ -181,7 +178,6 @@ class Report:
     exported: ComparisonRecord | None
     export_is_stale: bool
     export: UsageRecord | None
-    flips: Mapping[str, Sequence[Flip]]
     provenance: Provenance
     promises: ModelPromises | None
     figures: dict[str, Markup]
@@ -276,9 +272,6 @@ def read_report(root: Path) -> Report:
     promises = None
     if run.compared is not None:
         promises = ModelPromises.read(root)
-    flips: Mapping[str, Sequence[Flip]] = {}
-    if run.compared is not None:
-        flips = _read_flips(root, run.compared)
 
     return Report(
         metrics=run.evaluated,
@@ -296,7 +289,6 @@ def read_report(root: Path) -> Report:
         exported=run.compared,
         export_is_stale=export_is_stale,
         export=UsageRecord.read_if_exists(root / ONNX / EXPORT_RECORD),
-        flips=flips,
         provenance=Provenance.read(root, lock, with_export=not export_is_stale),
         figures=draw_figures(root, lock, top, predictions, promises),
         promises=promises,
@@ -305,14 +297,6 @@ def read_report(root: Path) -> Report:
         verdict=statements(judge_run(run)),
         about_errors=errors_note,
     )
-
-
-def _read_flips(root: Path, compared: ComparisonRecord) -> dict[str, Sequence[Flip]]:
-    """Return the first rows that flip, by precision; without the file, each has none."""
-    flips = Flips.read_if_valid(root / COMPARISON / "flips.json")
-    if flips is None:
-        return dict.fromkeys(compared.models, ())
-    return {precision: flips.of(precision)[:MAX_FLIPS] for precision in compared.models}
 
 
 def write_report(root: Path, report: Report) -> None:

@@ -14,7 +14,7 @@ from tuneline.evaluation.keys import custom_metrics
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.reports.page import template_environment
 from tuneline.results.largest_errors import errors_title
-from tuneline.words.titles import AGREEMENT_TITLES, title_of
+from tuneline.words.titles import title_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,7 +30,6 @@ def render_report(report: Any) -> str:
 def page_templates() -> "Environment":
     """Return the templates of the page and the card, with what they call."""
     templates = template_environment(TEMPLATES)
-    templates.globals["agreement_titles"] = AGREEMENT_TITLES
     templates.filters |= {
         "signed": signed,
         "title_of": title_of,

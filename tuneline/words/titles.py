@@ -39,12 +39,6 @@ SIMPLE_MODEL_TITLES: Mapping[str, str] = {
     "cosine": "the cosine of frozen vectors",
 }
 """What people call the simple models of the stage ``baseline``, by their name in keys."""
-AGREEMENT_TITLES: Mapping[str, str] = {
-    "set_agreement": "of whole sets",
-    "label_agreement": "of single labels",
-    "lowest_label_agreement": "of the worst label",
-}
-"""Titles of ``agreement_metrics``, after the word "agreement"."""
 
 
 @dataclass(frozen=True)

@@ -136,17 +136,6 @@ def test_model_outside_its_tolerance_stops_the_pipeline_after_the_report(project
     )
 
 
-def test_report_has_flipped_rows_with_their_text(project):
-    spoil(project / "models/candidates/model.onnx")
-    with pytest.raises(GateError):
-        main()
-    flips = json.loads((project / "reports/compare/flips.json").read_text())["fp32"]
-    texts = pq.read_table(project / "data/raw/test.parquet").to_pylist()
-    assert flips
-    for flip in flips:
-        assert flip["text"] == {name: texts[flip["row"]][name] for name in ("subject", "body")}
-
-
 def test_required_int8_outside_its_tolerance_stops_the_pipeline_and_the_hint_says_how_to_go_on(project):
     change_params(project, {"compare.int8.required": True})
     spoil(project / "models/candidates/model.int8.onnx")

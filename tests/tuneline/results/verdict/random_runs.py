@@ -121,7 +121,6 @@ def _comparison(generator: random.Random) -> ComparisonRecord:
         violations = generator.choice(([], [], ["agreement is 0.9", "the drop is 0.2"]))
         models[precision] = ModelComparison(
             max_abs_diff=0.1,
-            mean_abs_diff=0.01,
             agreement=0.9,
             flips=2,
             accuracy=0.8,

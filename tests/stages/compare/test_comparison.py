@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.compare.logits import TrainedLogits, compare_logits
+from stages.compare.comparison import TrainedLogits, compare_logits
 from tuneline.tasks import Classification, Regression
 
 CLASSES, SCORE = Classification(("a", "b")), Regression()
@@ -25,7 +25,6 @@ def test_flip_lowers_agreement_and_a_wrong_flip_lowers_accuracy():
     assert result.metrics["flips"] == 2
     assert result.metrics["accuracy_drop"] == 0
     assert result.metrics["max_abs_diff"] == 4
-    assert result.metrics["mean_abs_diff"] == pytest.approx((2 + 4 + 1 + 2) / 8)
     assert result.metrics["accuracy_drop_low"] < 0 < result.metrics["accuracy_drop_high"]
 
 
