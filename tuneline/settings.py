@@ -119,8 +119,6 @@ class DriftLimits(Section):
 
     max_psi: PositiveFloat = 0.25
     """Largest population stability index."""
-    max_ks: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Largest Kolmogorov-Smirnov distance."""
     min_known_words: Rate = 0.7
     """Smallest share of words that were common in training, relative to their share in training."""
 

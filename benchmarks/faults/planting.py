@@ -149,7 +149,6 @@ def _number(rate: float, rows: int) -> int:
     return max(1, round(rate * rows))
 
 
-_EXTRA = " and this is how it went on from there, as far as anybody could tell at that time"
 _ONCE = (0.0,)
 _BROKEN = (0.001, 0.005, 0.05)
 _NAMES = (0.0003, 0.005, 0.05)
@@ -192,7 +191,6 @@ FAULTS = (
     Fault("shuffled_labels", "learnable", moved_labels, (0.3, 1.0), "tickets"),
     Fault("revealing_word", "revealing", revealing(lambda text: f"{text} Ref4711"), (0.3, 1.0)),
     Fault("revealing_template", "revealing", revealing(_in_a_template), (0.3, 1.0), "tickets"),
-    Fault("revealing_length", "revealing_length", revealing(lambda text: text + 4 * _EXTRA), (0.5, 1.0)),
     Fault("wrong_labels", "wrong_labels", wrong_labels, (0.03, 0.1), "tickets"),
 )
 # fmt: on

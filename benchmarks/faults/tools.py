@@ -19,7 +19,6 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "words": ("vocabulary_overlap",),
         "learnable": ("learnable_labels",),
         "revealing": ("revealing_words",),
-        "revealing_length": ("revealing_length",),
         "wrong_labels": ("labels review",),
     },
     "cleanlab": {
@@ -52,7 +51,6 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "label_drift": ("label drift",),
         "length_drift": ("property drift",),
         "words": ("property drift",),
-        "revealing_length": ("property label correlation",),
     },
     "great_expectations": {
         "duplicates": ("unique rows",),

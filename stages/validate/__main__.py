@@ -83,7 +83,7 @@ def main() -> dict[str, float]:
             write_checks(folder, results)  # after the files of rows, to which its page links
 
     stop_on_errors(results)
-    write_record(metrics, Metrics.of({**results.record.metrics, "warnings": len(results.warnings)}))
+    write_record(metrics, Metrics.of({**results.metrics, "warnings": len(results.warnings)}))
     return {"expectations": len(results.record.checks), "warnings": len(results.warnings)}
 
 

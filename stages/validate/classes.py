@@ -3,24 +3,25 @@
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.validate.checks import Columns
 from stages.validate.raw import BOM, RawSplit
 from tuneline.analysis.label_bins import bin_values
 from tuneline.analysis.text import repaired
+from tuneline.core.tables import LABELS
 from tuneline.params import Params
 from tuneline.tasks import Task
-from tuneline.tasks.task import Labels
 
 LONGEST_NAME = 100
 """Characters. A longer name is a text in the label column."""
 SHOWN = 10
-"""Classes, and rows, that are described."""
+"""Classes and rows in the notes of a check."""
 SHOWN_CHARACTERS = 60
 """Characters of a name in a note."""
 MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
@@ -30,8 +31,6 @@ NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
 
 ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``.
 """
-JOINERS = "\u200c\u200d"
-"""Invisible characters that Persian, the languages of India and emoji need inside a word."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +74,15 @@ class ClassFindings:
             faults.append(alike.get(name, []) + list(name_faults(name, label_column)))
         return cls(task, names, counts, is_rare, faults)
 
-    def columns(self, split: str, labels: Labels, is_header: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-        """Return columns of shape ``(rows,)`` for rows of a split, given their labels.
+    def columns(self, split: str, current: RawSplit) -> Columns:
+        """Return columns of shape ``(rows,)`` for the rows of a split.
 
         ``class`` is the name in quotes, or several; ``rare_class``, of train, is 1 or 0; ``name_faults``
         counts what is wrong with the name.
         """
-        # each different label once: a batch has many rows, and few of them
-        _, first, inverse = np.unique(self.task.codes(labels), return_index=True, return_inverse=True)
-        distinct = labels[first]
+        # each different label once
+        _, first, inverse = np.unique(current.columns[LABELS], return_index=True, return_inverse=True)
+        distinct = current.labels[first]
         names: list[list[str]] = [[] for _ in distinct]
         faults = np.zeros(len(distinct), np.int8)
         is_rare = np.zeros(len(distinct), np.int8)
@@ -95,7 +94,8 @@ class ClassFindings:
             is_rare[has_class] |= self.is_rare[index]
 
         name_of = np.array([", ".join(listed) or "none" for listed in names], dtype=object)
-        columns = {"name_faults": faults[inverse] + is_header.astype(np.int8), "class": name_of[inverse]}
+        is_header = current.columns["is_header"].astype(np.int8)
+        columns = {"name_faults": faults[inverse] + is_header, "class": name_of[inverse]}
         if split == "train":
             columns["rare_class"] = is_rare[inverse]
         return columns
@@ -103,26 +103,31 @@ class ClassFindings:
     def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
-        has_faults = np.array(list(map(bool, self.faults))) & (counts > 0)
-        headers = np.flatnonzero(current.columns.column("is_header"))
-        notes = {
-            "class_names": _described(
-                has_faults.nonzero()[0],
-                lambda index: f"class {self._name(index)} {' and '.join(self.faults[index])}",
-            )
-            + _described(headers, lambda row: f"row {row}: its texts are the names of the columns")
-        }
+        faulty = [index for index, faults in enumerate(self.faults) if faults and counts[index]]
+        lines = [
+            f"class {quoted_name(self.names[index])} {' and '.join(self.faults[index])}" for index in faulty
+        ]
+        for row in np.flatnonzero(current.columns["is_header"]).tolist():
+            lines.append(f"row {row}: its texts are the names of the columns")
+        notes = {"class_names": lines}
         if split == "train":
-            notes["rare_classes"] = _described(np.flatnonzero(self.is_rare & (counts > 0)), self._rows)
-            notes["absent_classes"] = _described(np.flatnonzero(counts == 0), self._rows)
-        return {check: lines for check, lines in notes.items() if lines}
+            notes["rare_classes"] = self._rows(self.is_rare & (counts > 0))
+            notes["absent_classes"] = self._rows(counts == 0)
+        shown = {}
+        for check, lines in notes.items():
+            if lines:
+                shown[check] = lines[:SHOWN]
+            if len(lines) > SHOWN:
+                shown[check].append(f"and {len(lines) - SHOWN:,} more")
+        return shown
 
-    def _name(self, index: int) -> str:
-        return quoted_name(self.names[index])
-
-    def _rows(self, index: int) -> str:
-        rows = ", ".join(f"{count[index]:,} in {split}" for split, count in self.counts.items())
-        return f"rows of class {self._name(index)}: {rows}"
+    def _rows(self, chosen: NDArray[np.bool_]) -> list[str]:
+        """Describe how many rows classes have in each split."""
+        lines = []
+        for index in np.flatnonzero(chosen).tolist():
+            rows = ", ".join(f"{count[index]:,} in {split}" for split, count in self.counts.items())
+            lines.append(f"rows of class {quoted_name(self.names[index])}: {rows}")
+        return lines
 
 
 def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]]:
@@ -165,10 +170,6 @@ def name_faults(name: str, label_column: str | None) -> Iterator[str]:
         yield f"has a name of {len(name):,} characters: a text became a label"
     elif repaired(name) != name:
         yield f"should read {quoted_name(repaired(name))}"
-    for character in name:
-        if _invisible(character) and character not in JOINERS:
-            yield f"has an invisible character, U+{ord(character):04X}"
-            return
 
 
 def quoted_name(name: str) -> str:
@@ -182,18 +183,7 @@ def _invisible(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp")
 
 
-def _described(numbers: NDArray[np.int64], describe: Callable[[int], str]) -> list[str]:
-    """Describe the first classes or rows with these numbers, and say how many more there are."""
-    lines = list(map(describe, numbers[:SHOWN].tolist()))
-    if len(numbers) > SHOWN:
-        lines.append(f"and {len(numbers) - SHOWN:,} more")
-    return lines
-
-
 def _counts(split: RawSplit) -> NDArray[np.int64]:
-    """Count the rows of each class, reading a part of the rows at a time."""
-    counts = np.zeros(split.task.outputs, np.int64)
-    for labels in split.label_batches():
-        valid = labels[split.task.valid(labels)]
-        counts += np.bincount(bin_values(split.task, valid), minlength=split.task.outputs)
-    return counts
+    """Count the rows of each class."""
+    valid = split.labels[split.task.valid(split.labels)]
+    return np.bincount(bin_values(split.task, valid), minlength=split.task.outputs)

@@ -1,6 +1,6 @@
 """Runs the checks with Great Expectations, and keeps their results: entries, violating rows and metrics.
 
-Great Expectations says which rows violate an expectation. The report shows the worst ones; all of them, with
+Great Expectations says which rows violate an expectation. The report shows some of them; all, with
 their texts, are in ``reports/checks/rows/CHECK.parquet``, for people and for ``tuneline data drop``.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 
 import great_expectations as gx
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from great_expectations.core.batch_definition import BatchDefinition
 from great_expectations.data_context.types.base import ProgressBarsConfig
-from numpy.typing import NDArray
 
 from stages.validate.checks import CHECK_TABLE, Check, Table, expectations, percent
 from stages.validate.raw import RawSplit, split_of_rows
@@ -86,7 +86,7 @@ class CheckOutcome:
     def measurement(self) -> float:
         """The fraction of violating rows, or what was measured, as in ``metrics/validate.json``."""
         if self.table.kind == "between":
-            return float(self.table.columns.column(self.check.key)[0])
+            return float(self.table.columns[self.check.key][0])
         return len(self.failing) / max(self.rows, 1)
 
     @property
@@ -96,7 +96,7 @@ class CheckOutcome:
             return self.crashed
         column = self.arguments.get("column", "")
         if self.table.kind == "between":
-            value = self.table.columns.column(column)[0]
+            value = self.table.columns[column][0]
             number = f"{value:,}" if isinstance(value, np.integer) else f"{value:.4g}"
             return self.table.words.get(column, number)
         return f"{len(self.failing):,} of {self.rows:,} rows ({percent(self.measurement)})"
@@ -110,6 +110,7 @@ class CheckResults:
     """
 
     record: Checks
+    metrics: Mapping[str, float]
     outcomes: Sequence[CheckOutcome]
     profile: Profile
 
@@ -145,14 +146,13 @@ def check_tables(data: DerivedData) -> CheckResults:
         passed=not any(stops),
         errors=sum(stops),
         warnings=sum(entry.status != "passed" for entry in entries) - sum(stops),
-        metrics=metrics,
         not_run=[check for check in CHECK_TABLE if check not in checked],
         raw_sha256={
             split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS
         },
         checks=entries,
     )
-    return CheckResults(record, outcomes, Profile.of(data.labels, data.profiles))
+    return CheckResults(record, metrics, outcomes, Profile.of(data.labels, data.profiles))
 
 
 def batch_definition() -> BatchDefinition[Any]:
@@ -182,8 +182,11 @@ def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinitio
     rows: Counter[str] = Counter()
     failing: dict[str, list[RowNumbers]] = defaultdict(list)
     crashed: dict[str, str] = {}
-    for frame in table.columns.frames(sorted(names), ROWS_AT_A_TIME):
-        phase(f"checks of {suite.name}")
+    phase(f"checks of {suite.name}")
+    for start in range(0, max(table.rows, 1), ROWS_AT_A_TIME):
+        stop = min(start + ROWS_AT_A_TIME, table.rows)
+        columns = {name: table.columns[name][start:stop] for name in sorted(names)}
+        frame = pd.DataFrame(columns, pd.RangeIndex(start, stop))
         batch = whole.get_batch({"dataframe": frame})
         for result in batch.validate(suite, result_format=RESULT_FORMAT).results:
             config: Any = result.expectation_config
@@ -201,7 +204,9 @@ def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinitio
         if key not in failing and key not in crashed:
             raise ValueError(f"{suite.name}: no result for {key}; a violation would go unnoticed")
         configuration = expectation.configuration
-        numbers = np.concatenate([np.empty(0, np.int64), *failing[key]])
+        numbers = np.empty(0, np.int64)
+        if failing[key]:
+            numbers = np.concatenate(failing[key])
         outcomes.append(
             CheckOutcome(
                 check,
@@ -234,6 +239,9 @@ def _entry(outcome: CheckOutcome, data: DerivedData) -> CheckEntry:
     check = outcome.check
     is_measured = outcome.table.kind == "between"
     failed = outcome.status != "passed"
+    examples = []
+    if outcome.status == "failed" and has_texts(outcome, data.raw):
+        examples = examples_of(outcome, data)
     return CheckEntry(
         check=check.key,
         split=outcome.table.split,
@@ -246,7 +254,7 @@ def _entry(outcome: CheckOutcome, data: DerivedData) -> CheckEntry:
         rows=None if is_measured else outcome.rows,
         failing=None if is_measured else len(outcome.failing),
         expectation={"type": outcome.type, **outcome.arguments},
-        worst=list(worst_rows(outcome, data)) if outcome.status == "failed" else [],
+        examples=examples,
         notes=list(map(printable, outcome.table.notes.get(check.key, ()))),
         hint=check.hint if failed else None,
     )
@@ -260,50 +268,28 @@ def shown_columns(outcome: CheckOutcome) -> list[str]:
     return list(outcome.check.shows) or columns
 
 
-def worst_rows(outcome: CheckOutcome, data: DerivedData) -> Iterator[Violation]:
-    """Yield the rows that violate a check most, at most ``MAX_ROWS``."""
-    if outcome.table.kind == "between":
-        return
-    worst = np.sort(outcome.failing[np.argsort(-_excess(outcome), kind="stable")[:MAX_ROWS]])
-    values = outcome.table.columns.take(shown_columns(outcome), worst)
+def has_texts(outcome: CheckOutcome, raw: Mapping[str, RawSplit]) -> bool:
+    """Return True if the checked rows are rows of a raw split."""
+    return outcome.table.kind in ("raw", "tokenized") and outcome.table.split in raw
+
+
+def examples_of(outcome: CheckOutcome, data: DerivedData) -> list[Violation]:
+    """Return the first rows that violate a check."""
     text_columns = data.params.data.text_columns
-    others = None
-    if outcome.check.relation:
-        column = outcome.arguments["column"]
-        numbers = outcome.table.columns.take([column], worst)[column].to_numpy()
-        others = split_of_rows(data.raw, numbers.astype(np.int64))
-    for position, row in enumerate(worst.tolist()):
+    pairs = outcome.check.relation is not None
+    schema = failing_rows_schema(text_columns, pairs)
+    violations = []
+    rows = outcome.failing[outcome.failing < data.raw[outcome.table.split].rows][:MAX_ROWS]
+    for row in rows_of([outcome], rows, data.raw, schema, text_columns).to_pylist():
+        texts = [row[name] for name in schema.names[2 : 2 + len(text_columns)]]
         like = None
-        if others is not None:
-            split, other = str(others[0][position]), int(others[1][position])
-            texts_of_other = _excerpts(data.raw[split], other, text_columns)
-            like = f"{split}, row {other}: {' | '.join(texts_of_other.values())}"
-        texts = {}
-        if outcome.table.kind != "columns" and outcome.table.split in data.raw:
-            texts = _excerpts(data.raw[outcome.table.split], row, text_columns)
-        shown = {name: _json_value(values[name].iloc[position]) for name in values.columns}
-        yield Violation(number=row, values=shown, texts=texts, like=like)
-
-
-def _excess(outcome: CheckOutcome) -> NDArray[np.float64]:
-    """Return by how much each row violates a check, of shape ``(rows,)``: the largest is the worst."""
-    low = outcome.arguments.get("min_value")
-    high = outcome.arguments.get("max_value")
-    column = outcome.arguments.get("column")
-    if "similarity" in outcome.check.shows:
-        column, low, high = "similarity", None, 0
-    if column is None or (low is None and high is None):
-        return np.zeros(len(outcome.failing))
-    values = outcome.table.columns.take([column], outcome.failing)[column].to_numpy().astype(np.float64)
-    return np.asarray(np.abs(values - np.clip(values, low, high)))
-
-
-def _excerpts(split: RawSplit, row: int, text_columns: Sequence[str]) -> dict[str, str]:
-    """Return excerpts of a row's texts, by column; none for a row that the split does not have."""
-    rows = split.source.take(np.array([row]), text_columns).to_pylist()
-    if not rows:
-        return {}
-    return {name: excerpt(text) for name, text in rows[0].items()}
+        if pairs:
+            other = data.raw[row["other_split"]].source.take(np.array([row["other_row"]]), text_columns)
+            like = " | ".join(excerpt(text) for text in other.to_pylist()[0].values())
+        excerpts = dict(zip(text_columns, map(excerpt, texts), strict=True))
+        reason = printable(row["reason"])
+        violations.append(Violation(number=row["row"], texts=excerpts, reason=reason, like=like))
+    return violations
 
 
 def excerpt(text: str | None) -> str:
@@ -320,17 +306,6 @@ def printable(text: str) -> str:
     return UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _json_value(value: Any) -> Any:
-    """Return a value that strict JSON can hold: a Python number, or a text, also for NaN and infinity."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value
-
-
 def write_row_files(
     folder: Path, outcomes: Sequence[CheckOutcome], raw: Mapping[str, RawSplit], text_columns: Sequence[str]
 ) -> None:
@@ -342,7 +317,7 @@ def write_row_files(
     (folder / "README.md").write_text(README, encoding="utf-8")
     by_check: dict[str, list[CheckOutcome]] = defaultdict(list)
     for outcome in outcomes:
-        if outcome.table.kind in ("raw", "tokenized") and outcome.table.split in raw and len(outcome.failing):
+        if has_texts(outcome, raw) and len(outcome.failing):
             by_check[outcome.check.key].append(outcome)
     for check, of_check in by_check.items():
         phase(f"rows of {check}")
@@ -357,45 +332,50 @@ def _batches(
     text_columns: Sequence[str],
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that violate the expectations of a check, split by split, with their texts.
-
-    Rows that the raw split lacks are left out.
-    """
-    for name, split in raw.items():
+    """Yield the rows that violate a check, by split, then by row; one row can have several outcomes."""
+    for name in raw:
         of_split = [outcome for outcome in outcomes if outcome.table.split == name]
         if not of_split:
             continue
         all_rows = np.unique(np.concatenate([outcome.failing for outcome in of_split]))
-        all_rows = all_rows[all_rows < split.rows]
+        all_rows = all_rows[all_rows < raw[name].rows]  # tokenized rows may be more
         for start in range(0, len(all_rows), ROW_GROUP):
-            rows = all_rows[start : start + ROW_GROUP]
-            texts = split.source.take(rows, text_columns)
-            columns = [pa.repeat(name, len(rows)), pa.array(rows)]
-            columns += [texts[column].combine_chunks() for column in text_columns]
-            columns += _reasons(of_split, rows, raw)
-            yield pa.record_batch(columns, schema=schema)
+            yield rows_of(of_split, all_rows[start : start + ROW_GROUP], raw, schema, text_columns)
+
+
+def rows_of(
+    outcomes: Sequence[CheckOutcome],
+    rows: RowNumbers,
+    raw: Mapping[str, RawSplit],
+    schema: pa.Schema,
+    text_columns: Sequence[str],
+) -> pa.RecordBatch:
+    """Return rows of a split with their texts, and the reason why they violate a check."""
+    split = outcomes[0].table.split
+    texts = raw[split].source.take(rows, text_columns)
+    columns = [pa.repeat(split, len(rows)), pa.array(rows)]
+    columns += [texts[column].combine_chunks() for column in text_columns]
+    columns += _reasons(outcomes, rows, raw)
+    return pa.record_batch(columns, schema=schema)
 
 
 def _reasons(
     outcomes: Sequence[CheckOutcome], rows: RowNumbers, raw: Mapping[str, RawSplit]
 ) -> list[pa.Array]:
     """Return the column ``reason`` of rows and, for a check of repeated rows, the other split and row."""
-    outcome = outcomes[0]
-    relation = outcome.check.relation
+    relation = outcomes[0].check.relation
+    columns = outcomes[0].table.columns
     if relation is None:
         names = dict.fromkeys(name for outcome in outcomes for name in shown_columns(outcome))
-        values = outcome.table.columns.take(list(names), rows)
         parts: list[Any] = []
         for name in names:
-            parts += [pa.scalar(name.replace("_", " ")), pa.array(values[name].to_numpy()).cast(pa.string())]
+            parts += [pa.scalar(name.replace("_", " ")), pa.array(columns[name][rows]).cast(pa.string())]
         return [pc.binary_join_element_wise(*parts, " ")]
 
     # "repeats train row 12", or "resembles train row 12 with similarity 0.9"
-    column = outcome.arguments["column"]
-    values = outcome.table.columns.take([column, *outcome.check.shows], rows)
-    splits, numbers = split_of_rows(raw, values[column].to_numpy().astype(np.int64))
+    splits, numbers = split_of_rows(raw, columns[outcomes[0].arguments["column"]][rows].astype(np.int64))
     parts = [pa.scalar(relation), pa.array(splits), pa.scalar("row"), pa.array(numbers).cast(pa.string())]
-    for name in outcome.check.shows:
-        rounded = pa.array(np.round(values[name].to_numpy(), 3))
+    for name in outcomes[0].check.shows:
+        rounded = pa.array(np.round(columns[name][rows], 3))
         parts += [pa.scalar(f"with {name}"), rounded.cast(pa.string())]
     return [pc.binary_join_element_wise(*parts, " "), pa.array(splits, pa.string()), pa.array(numbers)]

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from stages.validate.columns import StoredColumns, column_writer, files_of, read_batches
+from stages.validate.checks import Columns
 from tuneline.analysis.near_duplicates import NO_ROW, NearDuplicateRows, OriginRows, first_copies
 from tuneline.analysis.text import (
     CONTROL_CLASS,
@@ -25,9 +24,10 @@ from tuneline.analysis.text import (
     unordered_row_keys,
     words,
 )
-from tuneline.core.tables import LABELS, SplitReader, read_table, write_table
+from tuneline.core.tables import LABELS, SplitReader
 from tuneline.engines import map_tasks
 from tuneline.params import RunParams
+from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
@@ -35,68 +35,75 @@ from tuneline.tasks.task import UNLABELLED, Labels
 
 BOM = "\ufeff"
 """Byte order mark: the start of a file that was appended to another."""
+BATCH_ROWS = 65_536
 
 
-@dataclass(frozen=True)
-class RawShard:
-    """A file of a raw split, and the folder of its results.
+def read_batches(files: SplitReader) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files in batches; without rows one empty batch, so that the columns are known."""
+    if not files.rows:
+        yield pa.RecordBatch.from_pylist([], schema=files.schema)
+    yield from files.batches(None, BATCH_ROWS)
 
-    They have the name of the file, in one folder for each kind.
+
+def files_of(splits: Mapping[str, SplitReader]) -> list[SplitReader]:
+    """Return a reader of each file of splits."""
+    files = []
+    for split in splits.values():
+        files += [SplitReader(split.folder, split.split, (path,)) for path in split.paths]
+    return files
+
+
+def save_columns(folder: Path, source: SplitReader, batches: Sequence[Columns]) -> None:
+    """Write the columns of the rows of a file, for ``load_columns``.
+
+    Counts are int32: a value is less than the characters of a batch.
     """
-
-    source: SplitReader
-    text_columns: tuple[str, ...]
-    task: Task
-    folder: Path
-
-    @property
-    def name(self) -> str:
-        """Name of the file."""
-        return self.source.paths[0].name
-
-    def derive(self) -> None:
-        """Write the results, reading a batch of rows at a time."""
-        phase(f"texts of {self.source.paths[0].stem}")
-        vocabulary = VocabularyCounts.empty()
-        words_of_rows = self.folder / "words" / self.name
-        words_of_rows.mkdir(parents=True, exist_ok=True)
-        with column_writer(self.folder / "columns" / self.name) as write:
-            for number, batch in enumerate(read_batches(self.source)):
-                # columns
-                texts = [normalized(pc.fill_null(batch[name], "")) for name in self.text_columns]
-                hashes = list(map(text_keys, texts))
-                columns = scalar_columns(batch, self.text_columns, self.task)
-                columns["is_header"] = is_header(texts, self.text_columns)
-                columns["key"] = combined_keys(hashes)
-                columns["unordered_key"] = unordered_row_keys(hashes)
-                write(columns)
-
-                # words
-                encoded = EncodedWords.of(words(texts))
-                np.savez(
-                    words_of_rows / f"{number:06d}.npz",
-                    keys=encoded.keys,
-                    indices=encoded.indices,
-                    lengths=encoded.lengths,
-                )
-                vocabulary = vocabulary.plus(VocabularyCounts.of_encoded(encoded))
-
-        counted = {"hashes": vocabulary.hashes, "counts": vocabulary.counts}
-        write_table(pa.table(counted), self.folder / f"vocabulary-{self.name}")
-
-    def words(self) -> Iterator[EncodedWords]:
-        """Yield the words of the rows, a batch of rows at a time."""
-        for path in sorted((self.folder / "words" / self.name).iterdir()):
-            with np.load(path) as arrays:
-                yield EncodedWords(arrays["keys"], arrays["indices"], arrays["lengths"])
-
-    def vocabulary(self) -> VocabularyCounts:
-        """Return how often each word occurs."""
-        table = read_table(self.folder / f"vocabulary-{self.name}").combine_chunks()
-        return VocabularyCounts(table["hashes"].to_numpy(), table["counts"].to_numpy())
+    columns = {}
+    for name in batches[0]:
+        values = np.concatenate([batch[name] for batch in batches])
+        if values.dtype == np.int64 and name != LABELS:
+            values = values.astype(np.int32)
+        columns[name] = values
+    save_arrays(folder / f"{source.paths[0].stem}.npz", columns)
 
 
-def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Task) -> dict[str, NDArray[Any]]:
+def load_columns(folder: Path, split: SplitReader) -> Columns:
+    """Read the columns of all files of a split."""
+    parts = []
+    for path in split.paths:
+        with np.load(folder / f"{path.stem}.npz") as arrays:
+            parts.append(dict(arrays))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def save_arrays(path: Path, arrays: Columns) -> None:
+    """Write arrays to a file atomically: a task may run twice."""
+    with replace_file(path) as partial_path, partial_path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def derive_raw(source: SplitReader, text_columns: Sequence[str], task: Task, folder: Path) -> None:
+    """Write the columns and the words of a file of a raw split, reading a batch of rows at a time."""
+    phase(f"texts of {source.paths[0].stem}")
+    batches = []
+    for number, batch in enumerate(read_batches(source)):
+        texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]
+        hashes = list(map(text_keys, texts))
+        columns = scalar_columns(batch, text_columns, task)
+        columns["is_header"] = is_header(texts, text_columns)
+        columns["key"] = combined_keys(hashes)
+        columns["unordered_key"] = unordered_row_keys(hashes)
+        batches.append(columns)
+
+        encoded = EncodedWords.of(words(texts))
+        save_arrays(
+            folder / "words" / source.paths[0].stem / f"{number:06d}.npz",
+            {"keys": encoded.keys, "indices": encoded.indices, "lengths": encoded.lengths},
+        )
+    save_columns(folder, source, batches)
+
+
+def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Task) -> Columns:
     """Return the scalar columns of a batch: all of ``RawSplit`` except the keys and ``is_header``."""
     rows = batch.num_rows
     missing = np.zeros(rows, dtype=np.int64)
@@ -104,7 +111,6 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
     control_characters = np.zeros(rows, dtype=np.int64)
     broken = np.zeros(rows, dtype=np.int64)
     visible = np.zeros(rows, dtype=np.int64)
-    visible_of_shorter = np.full(rows, np.iinfo(np.int64).max)
     for name in text_columns:
         texts = pc.fill_null(batch[name], "")
         is_missing = batch[name].is_null().to_numpy(zero_copy_only=False)
@@ -116,11 +122,10 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
         text_visible = _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))
         text_visible[is_missing] = 1
         visible += text_visible
-        visible_of_shorter = np.minimum(visible_of_shorter, text_visible)
 
     missing += batch[LABELS].is_null().to_numpy(zero_copy_only=False)
     labels = labels_of(task, batch[LABELS])
-    columns = {
+    return {
         "missing": missing,
         "characters": characters,
         "control_characters": control_characters,
@@ -129,10 +134,6 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
         LABELS: task.codes(labels),
         "valid_label": task.valid(labels).astype(np.int64),
     }
-    if len(text_columns) > 1:
-        # Where both texts are blank, the row violates blank_text only.
-        columns["visible_of_shorter"] = np.where(visible > 0, visible_of_shorter, 1)
-    return columns
 
 
 def is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
@@ -155,49 +156,48 @@ def _as_integers(column: pa.Array) -> NDArray[np.int64]:
 class RawSplit:
     """One raw split, and what was derived from it.
 
-    Rows, keys and words are on disk, and read each time that they are asked for.
-
     Attributes:
         columns: Scalar columns: ``missing``, ``visible_characters`` (without white space around them),
-            ``visible_of_shorter`` (the shorter text of a pair), ``characters``, ``control_characters``,
-            ``broken_characters``, ``labels`` (``Task.codes``), ``valid_label``; ``is_header`` where each text
-            is the name of its column; ``key``, and ``unordered_key``, which does not depend on the order of
-            the texts in a row.
+            ``characters``, ``control_characters``, ``broken_characters``, ``labels`` (``Task.codes``),
+            ``valid_label``; ``is_header`` where each text is the name of its column; ``key``, and
+            ``unordered_key``, which does not depend on the order of the texts in a row.
+        folder: The folder of the words of its files.
     """
 
     task: Task
     source: SplitReader
-    shards: Sequence[RawShard]
-    columns: StoredColumns
-    vocabulary: VocabularyCounts
+    columns: Columns
+    folder: Path
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return self.columns.rows
+        return len(self.columns["key"])
 
-    @property
+    @cached_property
     def labels(self) -> Labels:
         """Labels of shape ``(rows, *label_shape)``."""
         return labels_of(self.task, self.source.read([LABELS])[LABELS])
 
-    def label_batches(self) -> Iterator[Labels]:
-        """Yield the labels of a part of the rows at a time, of no rows if there are none."""
-        for batch in read_batches(self.source, [LABELS]):
-            yield labels_of(self.task, batch[LABELS])
-
     def words(self) -> Iterator[EncodedWords]:
         """Yield the words of the rows, a batch of rows at a time."""
-        for shard in self.shards:
-            yield from shard.words()
+        for file in self.source.paths:
+            for path in sorted((self.folder / file.stem).iterdir()):
+                with np.load(path) as arrays:
+                    yield EncodedWords(arrays["keys"], arrays["indices"], arrays["lengths"])
 
     @cached_property
+    def vocabulary(self) -> VocabularyCounts:
+        """How often each word occurs."""
+        counts = VocabularyCounts.empty()
+        for encoded in self.words():
+            counts = counts.plus(VocabularyCounts.of_encoded(encoded))
+        return counts
+
+    @property
     def is_labelled(self) -> bool:
         """True if any row has a label; a split that is published without labels has -1 in all rows."""
-        if not self.rows:
-            return True
-        parts = self.columns.frames([LABELS])
-        return any((part[LABELS] != UNLABELLED).any() for part in parts)
+        return not self.rows or bool((self.columns[LABELS] != UNLABELLED).any())
 
 
 def read_raw(
@@ -207,23 +207,16 @@ def read_raw(
 
     All workers of the engine can write the folder.
     """
-    shards: dict[str, list[RawShard]] = {}
-    tasks: list[RawShard] = []
-    for name, split in splits.items():
-        shards[name] = [RawShard(part, tuple(text_columns), task, folder) for part in files_of(split)]
-        tasks += shards[name]
-    for _ in map_tasks(RawShard.derive, tasks, run, name="texts"):
+    derive = partial(derive_raw, text_columns=tuple(text_columns), task=task, folder=folder)
+    for _ in map_tasks(derive, files_of(splits), run, name="texts"):
         pass  # the results are in files
-
     raw = {}
     for name, split in splits.items():
-        columns = StoredColumns.of(SplitReader.open(folder / "columns", split.split, "validate"))
-        vocabulary = reduce(VocabularyCounts.plus, (shard.vocabulary() for shard in shards[name]))
-        raw[name] = RawSplit(task, split, shards[name], columns, vocabulary)
+        raw[name] = RawSplit(task, split, load_columns(folder, split), folder / "words")
     return raw
 
 
-def label_conflicts(keys: Keys, labels: NDArray[Any], tolerance: float) -> OriginRows:
+def label_conflicts(keys: Keys, labels: Labels, tolerance: float) -> OriginRows:
     """Return, for each row, a row with the same text and a label that differs by more than ``tolerance``."""
     conflicts = np.full(len(keys), NO_ROW, np.int32)
 
@@ -257,9 +250,7 @@ def first_leaks(earlier: Sequence[Keys], keys: Keys) -> OriginRows:
     return np.where(origin < before, origin, np.int32(NO_ROW))
 
 
-def copy_columns(
-    raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows
-) -> dict[str, NDArray[np.generic]]:
+def copy_columns(raw: Mapping[str, RawSplit], split: str, near_duplicates: NearDuplicateRows) -> Columns:
     """Return, for each row of a split, the row that it repeats or resembles, numbered through all splits.
 
     ``raw`` has all raw splits, earlier ones first. Columns have the shape ``(rows,)``, and ``NO_ROW`` for a
@@ -269,15 +260,15 @@ def copy_columns(
     names = list(raw)
     earlier = names[: names.index(split)]
     start = sum(raw[name].rows for name in earlier)
-    keys = current.columns.column("key")
-    columns: dict[str, NDArray[np.generic]] = {"duplicate_of": _numbered(first_copies(keys), start)}
+    keys = current.columns["key"]
+    columns: Columns = {"duplicate_of": _numbered(first_copies(keys), start)}
     if current.is_labelled:
-        codes = current.columns.column(LABELS)
+        codes = current.columns[LABELS]
         tolerance = 0.0 if current.task.has_classes else float(np.nanstd(codes))
         columns["conflict_with"] = _numbered(label_conflicts(keys, codes, tolerance), start)
     if earlier:
-        earlier_keys = [raw[name].columns.column("unordered_key") for name in earlier]
-        columns["leak_of"] = first_leaks(earlier_keys, current.columns.column("unordered_key"))
+        earlier_keys = [raw[name].columns["unordered_key"] for name in earlier]
+        columns["leak_of"] = first_leaks(earlier_keys, current.columns["unordered_key"])
     columns["near_duplicate_of"] = near_duplicates.origin
     columns["similarity"] = near_duplicates.similarity
     return columns

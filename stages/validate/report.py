@@ -1,15 +1,14 @@
 """Writes ``reports/checks/``: results for programs, the page for people, the profile, and ``passed``."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from stages.validate.expectations import CheckResults, excerpt
-from tuneline.analysis.drift import Distribution
 from tuneline.core.records import write_record
 from tuneline.paths import SPLITS
 from tuneline.reports.checks import CheckEntry, Profile
-from tuneline.reports.page import draw_histograms, template_environment
+from tuneline.reports.page import template_environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_CLASSES = 20
@@ -40,24 +39,19 @@ def index_page(results: CheckResults, row_files: Collection[str] = ()) -> str:
     groups: dict[str, list[CheckEntry]] = {}
     for entry in results.record.checks:
         groups.setdefault(entry.check, []).append(entry)
-    noteworthy = []
     passed = []
     for entries in groups.values():
-        row = passed_check(entries)
-        if not row["allowed"]:  # none of them passed
-            continue
-        if row["notes"] or any(entry.status == "passed" and entry.failing for entry in entries):
-            noteworthy.append(row)
-        else:
-            passed.append(row)
+        if any(entry.status == "passed" for entry in entries):
+            passed.append(passed_check(entries))
+    profiles = results.profile.splits
     return (
         template_environment(TEMPLATES)
         .get_template("index.html.j2")
         .render(
             checks=results,
-            data=data_overview(results.profile),
+            rows={split: profile.rows for split, profile in profiles.items()},
+            classes=class_shares(results.profile),
             splits=SPLITS,
-            noteworthy=noteworthy,
             passed=passed,
             row_files=row_files,
         )
@@ -90,37 +84,19 @@ def _joined(values: Sequence[str]) -> str:
     return "; ".join(dict.fromkeys(values))
 
 
-def data_overview(profile: Profile) -> dict[str, Any]:
-    """Return the distributions of the data for the page.
-
-    They are rows by split, figures of lengths and of the targets of a regression, and the rows of the most
-    frequent classes of train; of several labels per row, each counts.
-    """
-    labels = {split: profiled.labels for split, profiled in profile.splits.items() if profiled.labels}
-    rows = {split: profiled.rows for split, profiled in profile.splits.items()}
-    lengths = {split: profiled.characters for split, profiled in profile.splits.items()}
-    targets = None
-    if not profile.task.has_classes:
-        targets = draw_histograms("label", "Label", labels, logarithmic=False)
-    return {
-        "rows": rows,
-        "lengths": draw_histograms("length", "Length", lengths, logarithmic=True),
-        "targets": targets,
-        "classes": class_shares(profile.labels or (), labels, rows),
-    }
-
-
-def class_shares(
-    names: Sequence[str], labels: Mapping[str, Distribution], rows: Mapping[str, int]
-) -> list[dict[str, Any]]:
+def class_shares(profile: Profile) -> list[dict[str, Any]]:
     """Return the name of each class that is shown, and the share of the rows with it in each split."""
-    counts = {split: dict(enumerate(distribution.counts)) for split, distribution in labels.items()}
-    train = next(iter(counts.values()), {})
-    order = sorted(range(len(names)), key=lambda index: -train.get(index, 0))
+    counts: dict[str, Sequence[int]] = {}
+    for split, profiled in profile.splits.items():
+        if profiled.labels is not None:
+            counts[split] = profiled.labels.counts
+    if profile.labels is None or not counts:
+        return []
+    most_frequent = sorted(enumerate(next(iter(counts.values()))), key=lambda entry: -entry[1])
     shares = []
-    for index in order[:MAX_CLASSES]:
-        fractions = {
-            split: of_split.get(index, 0) / max(rows[split], 1) for split, of_split in counts.items()
-        }
-        shares.append({"name": excerpt(names[index]), "fractions": fractions})
+    for index, _ in most_frequent[:MAX_CLASSES]:
+        fractions = {}
+        for split, of_split in counts.items():
+            fractions[split] = of_split[index] / max(profile.splits[split].rows, 1)
+        shares.append({"name": excerpt(profile.labels[index]), "fractions": fractions})
     return shares

@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stages.validate.checks import Table, percent
+from stages.validate.checks import Columns, Table, percent
 from stages.validate.classes import ClassFindings
-from stages.validate.columns import Arrays, StoredColumns, column_writer, stored, write_columns
-from stages.validate.labels import LabelFindings, examine_labels
+from stages.validate.labels import Findings, examine_labels
 from stages.validate.raw import RawSplit, copy_columns, read_raw
 from stages.validate.tokenized import (
     Vocabulary,
-    decoding_matches,
     model_limit,
     read_tokenized,
     truncation_notes,
@@ -27,7 +25,6 @@ from tuneline.analysis.drift import (
     Distance,
     Distribution,
     bin_counts,
-    kolmogorov_smirnov,
     most_drifted,
     population_stabilities,
     population_stability,
@@ -92,10 +89,6 @@ class DerivedData:
     tables: list[Table]
     clusters: dict[str, Clusters]
 
-    def written(self, kind: str, split: str, columns: Arrays) -> StoredColumns:
-        """Write derived columns of a split."""
-        return write_columns(self.folders.derived / kind / f"{split}.parquet", columns)
-
 
 def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None) -> DerivedData:
     """Read all splits and derive the tables to check.
@@ -134,12 +127,15 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
             "raw": (raw_expected, raw_files[split].schema),
             "tokenized": (tokenized_expected, tokenized_files[split].schema),
         }
-        data.tables.append(Table("columns", split, data.written("schemas", split, schema_columns(schemas))))
+        columns = schema_columns(schemas)
+        wrong = np.flatnonzero(columns["expected"] != columns["found"])
+        lines = [f"expected {columns['expected'][row]}, found {columns['found'][row]}" for row in wrong]
+        data.tables.append(Table("columns", split, columns, notes={"columns": lines}))
 
     # tables of rows
     phase("near-duplicates")
     words = [current.words() for current in raw.values()]
-    keys = [current.columns.column("unordered_key") for current in raw.values()]
+    keys = [current.columns["unordered_key"] for current in raw.values()]
     near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicate_similarity)
     origins = [similar_rows.origin for similar_rows in near_duplicates]
     groups = [read_groups(folders.groups, current) for current in raw.values()]
@@ -147,27 +143,18 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     for split, similar_rows in zip(raw, near_duplicates, strict=True):
         data.tables.append(_raw_table(data, split, similar_rows))
     for split, columns in tokenized.items():
-        data.tables.append(
-            _tokenized_table(data, raw_files[split], tokenized_files[split], columns, vocabulary)
-        )
+        data.tables.append(_tokenized_table(data, raw_files[split], columns, vocabulary))
 
     # tables of measurements
     phase("labels")
-    findings = examine_labels(raw, text_columns, labels)
     for split in raw:
-        found = findings.get(split, LabelFindings())
+        found = Findings()
+        if split == "train":
+            found = examine_labels(raw[split], text_columns, labels)
         measure(data, split, tokenized.get(split), found)
         row = {name: np.array([value]) for name, value in found.columns.items()}
-        data.tables.append(
-            Table(
-                "between",
-                split,
-                data.written("measured", split, row),
-                measured_limits(params.validate_),
-                found.notes,
-                found.words,
-            )
-        )
+        limits = measured_limits(params.validate_)
+        data.tables.append(Table("between", split, row, limits, found.notes, found.words))
     return data
 
 
@@ -229,16 +216,14 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     """Return the table of the rows of a raw split."""
     params = data.params
     current = data.raw[split]
-    columns = current.columns.with_columns(
-        data.written("copies", split, copy_columns(data.raw, split, near_duplicates))
-    )
+    columns = current.columns | copy_columns(data.raw, split, near_duplicates)
     notes = {}
     if data.classes:
         notes = data.classes.notes(split, current)
-        columns = columns.with_columns(_class_columns(data, data.classes, split))
+        columns |= data.classes.columns(split, current)
     # a split that is neither trained on nor reported on may be unlabelled
     if not current.is_labelled and split not in ("train", params.evaluate.split):
-        columns = columns.without("valid_label")
+        del columns["valid_label"]
 
     limits: dict[str, Any] = {}
     if "train" in data.profiles:
@@ -248,40 +233,22 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     return Table("raw", split, columns, limits, notes)
 
 
-def _class_columns(data: DerivedData, classes: ClassFindings, split: str) -> StoredColumns:
-    """Return the columns about the class of each row."""
-    current = data.raw[split]
-    path = data.folders.derived / "labels" / f"{split}.parquet"
-    is_header = current.columns.column("is_header")
-    first = 0
-    with column_writer(path) as write:
-        for labels in current.label_batches():
-            end = first + len(labels)
-            write(classes.columns(split, labels, is_header[first:end]))
-            first = end
-    return stored(path)
-
-
-def _tokenized_table(
-    data: DerivedData, raw: SplitReader, split: SplitReader, columns: StoredColumns, vocabulary: Vocabulary
-) -> Table:
+def _tokenized_table(data: DerivedData, raw: SplitReader, columns: Columns, vocabulary: Vocabulary) -> Table:
     """Return the table of the rows of a tokenized split."""
-    # rows are compared with the raw ones only where both have the same numbers
     params = data.params
-    current = data.raw.get(split.split)
+    current = data.raw.get(raw.split)
     notes: dict[str, list[str]] = {}
-    if current is not None and current.rows == columns.rows:
-        decoded = decoding_matches(raw, split, params, data.folders.tokenizer, vocabulary)
-        columns = columns.with_columns(data.written("decoded", split.split, {"decoded": decoded}))
-        columns = columns.with_columns(current.columns, raw_labels=LABELS)
-    if current is not None and columns.rows and columns.column("tokens").max() >= params.tokenize.max_length:
+    # rows are compared with the raw ones only where both have the same numbers
+    if current is not None and current.rows == len(columns["tokens"]):
+        columns = columns | {"raw_labels": current.columns[LABELS]}
+    if current is not None and columns["tokens"].max(initial=0) >= params.tokenize.max_length:
         phase(f"lengths of {raw.split}")
-        characters = float(current.columns.column("characters").mean())
+        characters = float(current.columns["characters"].mean())
         lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
         limit = model_limit(data.folders.base)
         lines = truncation_notes(lengths, params, limit, options=raw.split == "train")
         notes = {"truncation_rate": lines}
-    return Table("tokenized", split.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
+    return Table("tokenized", raw.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
 
 
 def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams) -> dict[str, Any]:
@@ -309,20 +276,19 @@ def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams) -> dict[str
 
 def measured_limits(params: ValidateParams) -> dict[str, float]:
     """Return the limits of measurements, by the name under which checks refer to them."""
-    limits = params.model_dump(
-        include={"min_rows", "class_balance", "revealing_words", "revealing_length", "unknown_rate"}
-    )
-    drift = params.drift.model_dump()
     return {
-        **limits,
-        **params.learnable_labels.model_dump(),
-        **drift,
         "min_rows": params.min_rows,
+        "class_balance": params.class_balance,
+        "revealing_words": params.revealing_words,
+        "unknown_rate": params.unknown_rate,
+        "min_auc": params.learnable_labels.min_auc,
+        "max_psi": params.drift.max_psi,
+        "min_vocabulary": params.drift.min_vocabulary,
         "min_promoted_rows": params.drift.min_rows,
     }
 
 
-def measure(data: DerivedData, split: str, tokenized: StoredColumns | None, found: LabelFindings) -> None:
+def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Findings) -> None:
     """Add the measurements of a split to findings: of itself, against train, against the promoted data.
 
     ``vocabulary_overlap`` and ``promoted_vocabulary`` are fractions of the occurrences of all words. The
@@ -338,76 +304,64 @@ def measure(data: DerivedData, split: str, tokenized: StoredColumns | None, foun
     if data.classes and split == "train":
         measured["absent_classes"] = int(np.count_nonzero(data.classes.counts["train"] == 0))
     if tokenized is not None:
-        measured["lost_rows"] = abs(tokenized.rows - current.rows)
-        found.words["lost_rows"] = f"{tokenized.rows:,} rows, and {current.rows:,} raw ones"
-        content = tokenized.column("content_tokens").sum()
-        measured["unknown_rate"] = float(tokenized.column("unknown_tokens").sum() / max(content, 1))
+        tokenized_rows = len(tokenized["tokens"])
+        measured["lost_rows"] = abs(tokenized_rows - current.rows)
+        found.words["lost_rows"] = f"{tokenized_rows:,} rows, and {current.rows:,} raw ones"
+        content = tokenized["content_tokens"].sum()
+        measured["unknown_rate"] = float(tokenized["unknown_tokens"].sum() / max(content, 1))
         found.words["unknown_rate"] = percent(measured["unknown_rate"])
 
-    # compared with train and with the promoted data
+    # compared with train
+    lengths = current.columns["characters"]
     if split != "train" and "train" in data.raw:
         train = data.profiles["train"]
         measured["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
-        _measure_drift(
-            data, split, found, ("label_drift", train, train.labels), ("length_drift", train.characters)
-        )
+        if current.is_labelled and train.labels is not None:
+            distances = label_distances(data, split, train.labels, train.rows)
+            _add_drift(data, found, "label_drift", distances)
+        _add_drift(data, found, "length_drift", [distance_of(lengths, train.characters)])
+
+    # compared with the promoted data
     promoted = data.promoted.splits.get(split) if data.promoted is not None else None
     if data.promoted is not None and promoted is not None:
         measured["promoted_rows"] = current.rows / max(promoted.rows, 1)
         coverage = current.vocabulary.coverage(promoted.words.word_keys)
         measured["promoted_vocabulary"] = coverage / max(promoted.words.known, 1e-9)
         labels = labels_as(data.promoted, data.labels, split)
-        _measure_drift(
-            data,
-            split,
-            found,
-            ("promoted_labels", promoted, labels),
-            ("promoted_lengths", promoted.characters),
-        )
+        if current.is_labelled and labels is not None:
+            distances = label_distances(data, split, labels, promoted.rows)
+            _add_drift(data, found, "promoted_labels", distances)
+        _add_drift(data, found, "promoted_lengths", [distance_of(lengths, promoted.characters)])
 
 
-def _measure_drift(
-    data: DerivedData,
-    split: str,
-    found: LabelFindings,
-    of_labels: tuple[str, SplitProfile, Distribution | None],
-    of_lengths: tuple[str, Distribution],
-) -> None:
-    """Measure how far labels and lengths of a split are from a reference, by the names of their checks."""
-    current = data.raw[split]
-    check, reference, labels = of_labels
-    if current.is_labelled and labels is not None and not data.labels.has_classes:
-        _add_drift(data, found, check, ordered_distances(current.labels, labels))
-    elif current.is_labelled and labels is not None:
-        distances = label_distances(data, split, labels, reference.rows)
-        position = most_drifted(distances, data.params.validate_.drift.significance)
-        name = f"label {data.labels.class_names[position]!r}, " if len(distances) > 1 else ""
-        _add_drift(data, found, check, {"": distances[position]}, name)
-    lengths = current.columns.column("characters")
-    _add_drift(data, found, of_lengths[0], ordered_distances(lengths, of_lengths[1]))
+def _add_drift(data: DerivedData, found: Findings, check: str, distances: list[Distance]) -> None:
+    """Add the largest of distances, which is 0 if it is not significant, to findings; of labels, which."""
+    significance = data.params.validate_.drift.significance
+    position = most_drifted(distances, significance)
+    value, p_value = distances[position]
+    is_significant = p_value <= significance
+    found.columns[check] = value if is_significant else 0.0
+    words = f"population stability index {value:.4g}"
+    if len(distances) > 1:
+        words = f"label {data.labels.class_names[position]!r}, {words}"
+    if not is_significant:
+        words += ", not significant"
+    found.words[check] = words
 
 
-def _add_drift(
-    data: DerivedData, found: LabelFindings, check: str, distances: Mapping[str, Distance], name: str = ""
-) -> None:
-    """Add distances, which are 0 if they are not significant, to findings; the words have all of them."""
-    titles = {"": "population stability index", "_ks": "Kolmogorov-Smirnov distance"}
-    for suffix, distance in distances.items():
-        is_significant = distance.p_value <= data.params.validate_.drift.significance
-        found.columns[f"{check}{suffix}"] = distance.value if is_significant else 0.0
-        noted = "" if is_significant else ", not significant"
-        found.words[f"{check}{suffix}"] = f"{name}{titles[suffix]} {distance.value:.4g}{noted}"
-
-
-def ordered_distances(values: NDArray[Any], reference: Distribution) -> dict[str, Distance]:
-    """Return the distances of numbers from a reference, by the suffix of their column."""
+def distance_of(values: NDArray[Any], reference: Distribution) -> Distance:
+    """Return the distance of numbers from a reference."""
     counts = bin_counts(values[~np.isnan(values)], np.array(reference.edges))
-    expected = np.array(reference.counts)
-    return {"": population_stability(counts, expected), "_ks": kolmogorov_smirnov(counts, expected)}
+    return population_stability(counts, np.array(reference.counts))
 
 
 def label_distances(data: DerivedData, split: str, reference: Distribution, rows: int) -> list[Distance]:
-    """Return the distance of each histogram of the labels of a split from its reference of ``rows`` rows."""
+    """Return the distances of the labels of a split from a reference of ``rows`` rows.
+
+    There is one for each label where a row can have several.
+    """
+    if not data.labels.has_classes:
+        return [distance_of(data.raw[split].labels, reference)]
     # a reference of other classes has one bin more
     counts = np.zeros(len(reference.counts), np.int64)
     profile = data.profiles[split]
@@ -434,7 +388,7 @@ def profile_split(split: RawSplit, labels: Task) -> SplitProfile:
     return SplitProfile(
         rows=split.rows,
         labels=distribution,
-        characters=Distribution.of_numbers(split.columns.column("characters")),
+        characters=Distribution.of_numbers(split.columns["characters"]),
         words=Words(hashes=hashes, known=split.vocabulary.coverage(words)),
     )
 

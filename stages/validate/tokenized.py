@@ -5,27 +5,18 @@ quadratic time.
 """
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders
+from tokenizers import Tokenizer
 
-from stages.validate.checks import percent
-from stages.validate.columns import (
-    Arrays,
-    StoredColumns,
-    column_writer,
-    files_of,
-    read_batches,
-)
+from stages.validate.checks import Columns, percent
+from stages.validate.raw import files_of, load_columns, read_batches, save_columns
 from tuneline.analysis.similarity import RaggedArray
 from tuneline.core.arrays import RowNumbers
 from tuneline.core.sources import BaseSource
@@ -41,14 +32,6 @@ from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
 
-CONTINUATION = "##"
-"""What WordPiece writes before a token that continues a word, if no token is before it."""
-DECODED_ROWS = 200
-"""Rows of a split that are decoded."""
-DECODED_TOKENS = 4
-"""Tokens that are decoded at a time."""
-LEAST_DECODED = 0.9
-"""Share of the characters that must be those of the text: normalizers replace some."""
 MEASURED_ROWS = 2_000
 """Rows of a split whose texts are tokenized again at most."""
 MEASURED_CHARACTERS = 20_000_000
@@ -121,104 +104,32 @@ def load_plain_tokenizer(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def decoding_matches(
-    raw: SplitReader, tokenized: SplitReader, params: Params, tokenizer: Path, vocabulary: Vocabulary
-) -> NDArray[np.float64]:
-    """Decode a sample of a split and compare it with the texts of the raw split, which has as many rows.
-
-    The result has the shape ``(rows,)``: 1 where the ids decode to the texts, 0 where not, NaN for a row out
-    of the sample.
-    """
-    rows = evenly_spaced(tokenized.rows, DECODED_ROWS)
-    decoder = load_plain_tokenizer(tokenizer)
-    if isinstance(decoder.decoder, decoders.WordPiece):
-        decoder.decoder = decoders.WordPiece(cleanup=False)  # cleanup turns "do not" into "don't"
-    ids = tokenized.take(rows, ["input_ids"])["input_ids"].to_pylist()
-    columns = [raw.take(rows, [name])[name].to_pylist() for name in params.data.text_columns]
-
-    result = np.full(tokenized.rows, np.nan)
-    for row, row_ids, *texts in zip(rows, ids, *columns, strict=True):
-        text = "".join(comparable(text or "") for text in texts)
-        is_whole = len(row_ids) < params.tokenize.max_length
-        result[row] = is_decoded(row_ids, text, decoder, vocabulary, is_whole)
-    return result
-
-
 def evenly_spaced(total: int, number: int) -> RowNumbers:
     """Return at most ``number`` of ``total`` row numbers, evenly spaced from the first to the last."""
     return np.unique(np.linspace(0, max(total - 1, 0), min(number, total)).astype(np.int64))
 
 
-def is_decoded(
-    ids: Sequence[int], text: str, decoder: Tokenizer, vocabulary: Vocabulary, is_whole: bool
-) -> bool:
-    """Return True if ids decode to a text, of which a row that is not whole may have lost parts.
-
-    The ids between special and unknown tokens are decoded a few at a time. The text must have nearly all of
-    what they decode to: not where the middle of a text was cut out, or two windows meet.
-    """
-    pieces = []
-    has_unknown = False
-    for is_text, run in groupby(ids, key=lambda token: token not in vocabulary.special_ids):
-        tokens = list(run)
-        has_unknown |= vocabulary.unknown_id in tokens
-        if not is_text:
-            continue
-        for is_known, known in groupby(tokens, key=lambda token: token != vocabulary.unknown_id):
-            part = list(known)
-            for first in range(0, len(part) if is_known else 0, DECODED_TOKENS):
-                piece = decoder.decode(part[first : first + DECODED_TOKENS], skip_special_tokens=False)
-                pieces.append(comparable(piece.removeprefix(CONTINUATION)))
-    decoded = sum(map(len, pieces))
-    found = sum(len(piece) for piece in pieces if piece in text)
-    if is_whole and not has_unknown and decoded < LEAST_DECODED * len(text):
-        return False
-    return found >= LEAST_DECODED * decoded
-
-
-def comparable(text: str) -> str:
-    """Return a text without what normalizers change.
-
-    These are case, accents, white space, control characters and compatibility forms.
-    """
-    characters = []
-    for character in unicodedata.normalize("NFKD", text).casefold():
-        if character.isspace() or character == "\ufffd":  # the latter replaces what cannot be decoded
-            continue
-        if unicodedata.category(character)[0] not in "MC":  # marks, such as accents; control characters
-            characters.append(character)
-    return "".join(characters)
-
-
-def derive_columns(source: SplitReader, vocabulary: Vocabulary, task: Task, folder: Path) -> None:
-    """Write the columns of ``batch_columns`` of one file under the same name, a batch of rows at a time."""
+def derive_tokenized(source: SplitReader, vocabulary: Vocabulary, task: Task, folder: Path) -> None:
+    """Write the columns of ``batch_columns`` of one file, reading a batch of rows at a time."""
     phase(f"tokens of {source.paths[0].stem}")
-    with column_writer(folder / source.paths[0].name) as write:
-        for batch in read_batches(source):
-            write(batch_columns(batch, vocabulary, task))
+    batches = [batch_columns(batch, vocabulary, task) for batch in read_batches(source)]
+    save_columns(folder, source, batches)
 
 
 def read_tokenized(
     splits: Mapping[str, SplitReader], vocabulary: Vocabulary, task: Task, folder: Path, run: RunParams
-) -> dict[str, StoredColumns]:
+) -> dict[str, Columns]:
     """Derive the scalar columns of tokenized splits, one file at a time.
 
     All workers of the engine can write the folder.
     """
-    files: list[SplitReader] = []
-    for split in splits.values():
-        files += files_of(split)
-    derive = partial(derive_columns, vocabulary=vocabulary, task=task, folder=folder)
-    for _ in map_tasks(derive, files, run, name="tokens"):
+    derive = partial(derive_tokenized, vocabulary=vocabulary, task=task, folder=folder)
+    for _ in map_tasks(derive, files_of(splits), run, name="tokens"):
         pass  # the results are in files
-
-    columns = {}
-    for name, split in splits.items():
-        columns[name] = StoredColumns.of(SplitReader.open(folder, split.split, "validate"))
-    return columns
+    return {name: load_columns(folder, split) for name, split in splits.items()}
 
 
-def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary, task: Task) -> Arrays:
+def batch_columns(batch: pa.RecordBatch, vocabulary: Vocabulary, task: Task) -> Columns:
     """Return the scalar columns of a batch, each of shape ``(rows,)``.
 
     Of a row in several windows, a column that is about one input of the model has the value of the first

@@ -4,7 +4,6 @@ Population stability index (PSI): sum over bins of (p - q) ln(p / q). By convent
 and 0.25 or more a large one. Without a change its expectation is (bins - 1)(1/n + 1/m), and PSI / (1/n + 1/m)
 follows a chi-squared distribution with bins - 1 degrees of freedom (Yurdakul and Naranjo, "Statistical
 properties of the population stability index", 2020), so small samples often reach 0.25 by chance.
-Kolmogorov-Smirnov: the largest distance of the two cumulative distributions, with its asymptotic p-value.
 """
 
 from collections.abc import Sequence
@@ -120,20 +119,3 @@ def most_drifted(distances: Sequence[Distance], significance: float) -> int:
         range(len(distances)),
         key=lambda position: (distances[position].p_value <= significance, distances[position].value),
     )
-
-
-def kolmogorov_smirnov(counts: Counts, reference: Counts) -> Distance:
-    """Return the largest distance of two cumulative distributions at the edges of their common bins.
-
-    Its p-value is asymptotic.
-    """
-    from scipy.special import kolmogorov
-
-    rows = counts.sum()
-    reference_rows = reference.sum()
-    cumulative = np.cumsum(counts) / max(rows, 1)
-    reference_cumulative = np.cumsum(reference) / max(reference_rows, 1)
-    distance = float(np.abs(cumulative - reference_cumulative).max(initial=0.0))
-
-    scale = np.sqrt(rows * reference_rows / max(rows + reference_rows, 1))
-    return Distance(distance, float(kolmogorov(distance * scale)))

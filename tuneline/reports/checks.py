@@ -25,10 +25,10 @@ class Violation(Record):
 
     number: int
     """Row number in its split."""
-    values: Mapping[str, Any]
-    """The checked values, by column."""
     texts: Mapping[str, str]
     """Excerpts of its texts, by column."""
+    reason: str
+    """What is wrong, in words."""
     like: str | None
     """The row that it repeats, for checks of repeated rows."""
 
@@ -54,8 +54,8 @@ class CheckEntry(Record):
     """Number of violating rows, likewise."""
     expectation: Mapping[str, Any]
     """Type and arguments of the expectation of Great Expectations."""
-    worst: Sequence[Violation]
-    """Rows that violate the check, the worst first."""
+    examples: Sequence[Violation]
+    """The first rows that violate a failed check."""
     notes: Sequence[str] = ()
     """What the check found beside its measurement, as plain text, one line each; of passed checks, too."""
     hint: str | None
@@ -78,8 +78,6 @@ class Checks(Record):
     """Number of results that stop the pipeline."""
     warnings: int
     """Number of failed results that do not."""
-    metrics: Mapping[str, int | float]
-    """Measurements as in ``metrics/validate.json``, with all digits."""
     not_run: Sequence[str]
     """Keys of checks that do not apply to this data."""
     raw_sha256: Mapping[str, str] = {}

@@ -19,7 +19,6 @@ from tuneline.analysis.drift import (
     Counts,
     Distance,
     bin_counts,
-    kolmogorov_smirnov,
     most_drifted,
     population_stabilities,
     population_stability,
@@ -148,19 +147,14 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
 
     # distances with a test
     train_lengths = np.array(train.characters.counts)
-    length_psi = population_stability(counts.characters, train_lengths)
-    length_ks = kolmogorov_smirnov(counts.characters, train_lengths)
-    distances = [
-        ("length of texts, PSI", length_psi, limits.max_psi),
-        ("length of texts, KS", length_ks, limits.max_ks),
-    ]
+    distances = [("length of texts, PSI", population_stability(counts.characters, train_lengths))]
     label_distance = _label_distance(profile, counts)
     if label_distance is not None:
-        distances.append((*label_distance, limits.max_psi))
+        distances.append(label_distance)
     measures = []
-    for name, (value, p_value), limit in distances:
-        drifted = value > limit and p_value < SIGNIFICANCE
-        measures.append(DriftMeasure(name, value, p_value, limit, drifted))
+    for name, (value, p_value) in distances:
+        drifted = value > limits.max_psi and p_value < SIGNIFICANCE
+        measures.append(DriftMeasure(name, value, p_value, limits.max_psi, drifted))
 
     # share of common words: words of one text are not independent, so there is no test
     if train.words.known and counts.words:

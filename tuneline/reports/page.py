@@ -9,17 +9,14 @@ prefix, because several figures share one document.
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
-from tuneline.analysis.drift import Distribution
 from tuneline.runtime.terminal import visible
 
 if TYPE_CHECKING:
@@ -102,21 +99,15 @@ DASHED = (0, (3, 3))
 
 
 @contextmanager
-def canvas(size: tuple[float, float] = SIZE, rows: int = 1) -> Iterator[tuple["Figure", "Axes"]]:
-    """Yield a figure in the style of the page, and the first of its axes.
-
-    Args:
-        size: Width and height in inches.
-        rows: Number of axes, one below the other with one horizontal scale.
-    """
+def canvas(size: tuple[float, float] = SIZE) -> Iterator[tuple["Figure", "Axes"]]:
+    """Yield a figure in the style of the page, of a size in inches, and its axes."""
     # matplotlib takes a second to import, and only stages that draw need it.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(fname=TEMPLATES / "figure.mplstyle"):
         figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(rows, sharex=True, squeeze=False)
-        yield figure, axes[0, 0]
+        yield figure, figure.subplots()
 
 
 def to_svg(figure: "Figure", name: str, label: str) -> Markup:
@@ -151,74 +142,3 @@ def to_svg(figure: "Figure", name: str, label: str) -> Markup:
     )
     svg = re.sub(r"^<svg[^>]*>", lambda _: start_tag, svg, count=1)
     return Markup(svg)  # noqa: S704 - matplotlib has escaped the text in it
-
-
-BINS = 36
-
-
-def draw_histograms(
-    name: str, title: str, distributions: Mapping[str, Distribution], *, logarithmic: bool
-) -> Markup | None:
-    """Draw the histogram of each split above a common axis, each as high as its box.
-
-    Distributions are binned at percentiles, and drawn between the lowest and the highest edge. The title is
-    for screen readers. If no split has rows, there is no figure: ``None``.
-    """
-    # A split without rows, or without such a column, has no edges.
-    filled = {split: distribution for split, distribution in distributions.items() if distribution.edges}
-    if not filled:
-        return None
-    grid = _histogram_grid(filled, logarithmic)
-
-    labels = []
-    with canvas((FIGURE_WIDTH, 0.3 + 0.95 * len(filled)), rows=len(filled)) as (figure, _):
-        for axes, (split, distribution) in zip(figure.axes, filled.items(), strict=True):
-            low, median, high = (format_number(distribution.quantile(level)) for level in (0.05, 0.5, 0.95))
-            words = f"median {median}, 90 % in {low} to {high}"
-            labels.append(f"{title}, {split}: {words}")
-
-            axes.stairs(_shares(distribution, grid), grid, fill=True, color=FIRST, alpha=0.75)
-            axes.set_title(f"{split}: {words}", loc="left")
-            _scale_histogram(axes, grid, logarithmic)
-        return to_svg(figure, name, "; ".join(labels))
-
-
-def _histogram_grid(distributions: Mapping[str, Distribution], logarithmic: bool) -> NDArray[np.float64]:
-    """Return the ends of the bars, from below the lowest edge to above the highest, shape ``(BINS + 1,)``."""
-    low = min(distribution.edges[0] for distribution in distributions.values())
-    high = max(distribution.edges[-1] for distribution in distributions.values())
-    # All edges can be one value: the margin keeps the grid wider than 0.
-    if logarithmic:
-        return np.geomspace(max(low, 1.0) / 1.1, max(high, 1.0) * 1.1, BINS + 1)
-    margin = (high - low) / 20 or 1.0
-    return np.linspace(low - margin, high + margin, BINS + 1)
-
-
-def _scale_histogram(axes: "Axes", grid: NDArray[np.float64], logarithmic: bool) -> None:
-    """Scale the horizontal axis over the grid, with a few ticks; the height has none."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-
-    low = grid[0]
-    high = grid[-1]
-    axes.set_xlim(low, high)
-    if logarithmic:
-        axes.set_xscale("log")
-    # Ticks of decades, or within them; with less than a decade, a logarithmic axis would have no tick.
-    if logarithmic and high / low >= 1000:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1,)))
-    elif logarithmic and high / low >= 10:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(lambda value, _: format_number(value))
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-
-
-def _shares(distribution: Distribution, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of rows between neighbouring points of a grid, as if bins were evenly filled."""
-    counts = np.array(distribution.counts, dtype=np.float64)
-    below = np.cumsum(counts)[:-1] / max(counts.sum(), 1)
-    edges = np.maximum(distribution.edges, grid[0])
-    return np.diff(np.interp(grid, edges, below, left=0.0))

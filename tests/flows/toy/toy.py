@@ -105,7 +105,6 @@ def validate() -> None:
         "passed": not failed,
         "errors": int(failed),
         "warnings": 0,
-        "metrics": {},
         "not_run": [],
         "checks": [],
     }

@@ -47,7 +47,6 @@ def test_rarer_class_is_like_the_more_frequent_one():
         ("NaN", "reads like a missing value; list it in data.label_names if it is a class"),
         (LONG, "has a name of 100,000 characters: a text became a label"),
         ("cafÃ©", "should read 'café'"),
-        ("ham\u200b", "has an invisible character, U+200B"),
     ],
 )
 def test_fault_of_a_name_is_named(name, fault):

@@ -1,4 +1,4 @@
-"""Results of Great Expectations: counts, the worst rows, files of rows, crashes."""
+"""Results of Great Expectations: counts, examples, files of rows, crashes."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -30,14 +30,22 @@ def test_partly_labelled_split_fails(data, check):
     assert "label_set" in {result.check for result in check(data, only=["label_set"]).errors}
 
 
-def test_result_counts_rows_and_lists_the_worst_first(data, check):
+def test_result_counts_rows_and_shows_some(data, check):
     for row, times in ((3, 1), (7, 4), (9, 2)):
         data.raw["train"]["two"][row] += "\x07" * times
     result = failed_result(check(data, only=["control_characters"]))
     assert result.found == "3 of 200 rows (1.5 %)"
-    assert sorted(row.number for row in result.worst) == [3, 7, 9]
-    assert result.worst[1].values == {"control_characters": 4}
-    assert result.worst[1].texts["two"].endswith("\\u0007" * 4)
+    assert [row.number for row in result.examples] == [3, 7, 9]
+    assert result.examples[1].reason == "control characters 4"
+    assert result.examples[1].texts["two"].endswith("\\u0007" * 4)
+
+
+def test_example_of_a_repeated_row_has_the_other_row(data, check):
+    for name in data.columns:
+        data.raw["test"][name][:3] = data.raw["train"][name][:3]
+    result = failed_result(check(data, only=["leakage"]))
+    assert result.examples[0].reason == "repeats train row 0"
+    assert result.examples[0].like == " | ".join(result.examples[0].texts.values())
 
 
 def test_crashed_check_is_an_error_whatever_its_severity(data, check, monkeypatch):
@@ -85,7 +93,7 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
     noisy = range(20, 50, 3)
     for row in noisy:  # more than the five rows of the report
         data.raw["train"]["two"][row] += "\x07" * (row - 19)
-    data.raw["train"]["row"][51], data.raw["train"]["two"][52] = None, "  "
+    data.raw["train"]["row"][51] = None
     data.labels = Classification(("no", "yes", "No"))
     data.tokenize()
     rows = write(data)
@@ -103,7 +111,6 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
         ("train", row, data.raw["train"]["two"][row], f"control characters {row - 19}") for row in noisy
     ]
     assert [(row["row"], row["row_"]) for row in rows["missing_values"]] == [(51, None)]
-    assert [(row["row"], row["two"]) for row in rows["blank_in_pair"]] == [(52, "  ")]
     assert {(row["split"], row["reason"]) for row in rows["class_names"]} == {
         (split, "class 'No'") for split in data.raw
     }

@@ -10,7 +10,7 @@ from stages.validate.labels import area_under_curve
 from tests.stages.validate.data import WORDS, Data, good_data, good_sets, params_for, sentence, words_of
 from tuneline.tasks import Regression
 
-LABEL_CHECKS = ["learnable_labels", "revealing_words", "revealing_length"]
+LABEL_CHECKS = ["learnable_labels", "revealing_words"]
 
 
 def regression() -> Data:
@@ -42,25 +42,10 @@ def test_shuffled_labels_cannot_be_learnt(make, check):
     data = make()
     results = check(data, only=LABEL_CHECKS)
     assert {entry.status for entry in results.record.checks} == {"passed"}
-    assert results.record.metrics["train_label_auc"] > 0.75
+    assert results.metrics["train_label_auc"] > 0.75
     shuffle(data)
-    shuffled = check(data, only=LABEL_CHECKS).record
+    shuffled = check(data, only=LABEL_CHECKS)
     assert shuffled.metrics["train_label_auc"] == pytest.approx(0.5, abs=0.1)
-
-
-def test_many_wrong_labels_disagree_with_what_the_model_is_surest_of(check):
-    rng = random.Random(1)
-    data = good_sets()
-    labels = [row % 2 for row in range(1_300)]
-    texts = [sentence(rng, words_of(label, 2) * 2) for label in labels]
-    data.raw["train"] = {"text": texts, "labels": [[label] for label in labels]}
-    for row in range(0, 1_300, 2):
-        if rng.random() < 0.8:
-            data.raw["train"]["labels"][row] = [1 - labels[row]]
-    results = check(data.tokenize(), only=["learnable_labels"])
-    assert any(
-        "of the surest rows have another label" in entry.found for entry in found(results, "learnable_labels")
-    )
 
 
 def test_area_is_that_of_scikit_learn_and_its_error_shrinks_with_the_rows():

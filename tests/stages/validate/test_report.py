@@ -124,7 +124,7 @@ def test_checks_json_is_strict_json(folder):
         1,
         200,
     )
-    assert failed["worst"][0]["number"] == 3
+    assert failed["examples"][0]["number"] == 3
     assert failed["hint"]
     assert values["raw_sha256"] == {
         split: file_hash(folder.parent / f"data/raw/{split}.parquet") for split in SPLITS

@@ -50,10 +50,7 @@ def test_texts_like_training_do_not_drift(profile):
 
 
 def test_longer_texts_drift(profile):
-    assert drifted(profile, seen(profile, texts(1000, 40, seed=1))) == [
-        "length of texts, PSI",
-        "length of texts, KS",
-    ]
+    assert drifted(profile, seen(profile, texts(1000, 40, seed=1))) == ["length of texts, PSI"]
 
 
 def test_other_label_shares_drift(profile):

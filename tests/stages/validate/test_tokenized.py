@@ -1,53 +1,16 @@
-"""Decoded ids are compared with the texts; the notes on long texts."""
+"""The ids of a tokenizer, and the notes on long texts."""
 
 import json
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from stages.validate.tokenized import (
-    Vocabulary,
-    comparable,
-    is_decoded,
-    load_plain_tokenizer,
-    truncation_notes,
-)
-from tests.stages.validate.data import good_data, params_for
+from stages.validate.tokenized import Vocabulary, truncation_notes
+from tests.stages.validate.data import params_for
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params import Params
 
 import numpy as np  # isort: skip
-
-
-@pytest.fixture(scope="module")
-def decoding(tmp_path_factory):
-    folders = good_data().write(tmp_path_factory.mktemp("decoding") / "data")
-    return load_plain_tokenizer(folders.tokenizer), Vocabulary.read(folders.tokenizer, texts=2)
-
-
-def decoded(decoding, ids, texts, is_whole=True) -> bool:
-    return is_decoded(ids, "".join(map(comparable, texts)), *decoding, is_whole)
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [("bakin lomu", "deri"), ("Bákin, LOMU!", "deri"), ("bakin Ω lomu", "ΩΩ"), ("", "deri")],
-)
-def test_ids_decode_to_their_texts(decoding, texts):
-    assert decoded(decoding, decoding[0].encode(*texts).ids, texts)
-
-
-def test_truncated_ids_decode_to_a_part_of_their_texts(decoding):
-    texts = ("bakin lomu soba nape risso", "tulo muna pedde kiba")
-    ids = decoding[0].encode(*texts).ids
-    cut = [*ids[:4], ids[-1]]
-    assert decoded(decoding, cut, texts, is_whole=False)
-    assert not decoded(decoding, cut, texts)
-
-
-@pytest.mark.parametrize("texts", [("munatu", "kibamu"), ("", ""), ("bakin lomu deri deri", "deri")])
-def test_ids_do_not_decode_to_other_texts(decoding, texts):
-    assert not decoded(decoding, decoding[0].encode("bakin lomu", "deri").ids, texts)
 
 
 def test_vocabulary_has_the_template_of_a_pair(tmp_path):
