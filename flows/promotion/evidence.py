@@ -245,7 +245,7 @@ def _loss(
     clusters = None
     if predictions.clusters is not None:
         _, clusters = np.unique(predictions.clusters[rows], return_inverse=True)
-    metric = primary_metric(predictions.task.metric_kind)
+    metric = primary_metric(predictions.task.kind)
     compared = PairedComparison.of(
         predictions.task,
         [metric],

@@ -187,7 +187,7 @@ def _has_test(task: Task, metric: str) -> bool:
 
     It counts rows that are right, which a model with a better F1 may have fewer of.
     """
-    return task.one_class and metric == primary_metric(task.metric_kind).name
+    return task.one_class and metric == primary_metric(task.kind).name
 
 
 def validation_p_value(
@@ -228,7 +228,7 @@ def promotion_metric(name: str | None, task: Task, deciding: str | None = None) 
         ValueError: The task has no such metric, or a difference of it has no interval.
     """
     if name is None:
-        return project_metric(task.metric_kind, deciding).name
+        return project_metric(task.kind, deciding).name
     suitable = []
     for metric in task_metrics(task):
         if metric.can_decide:

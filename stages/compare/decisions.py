@@ -23,8 +23,7 @@ from tuneline.predictions.files import clusters_of_split
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Classification, Regression, Task
-from tuneline.tasks.regression import INTERVAL_LEVEL
-from tuneline.tasks.task import Labels, Logits
+from tuneline.tasks.task import INTERVAL_LEVEL, Labels, Logits
 
 
 @dataclass(frozen=True)

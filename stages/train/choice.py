@@ -75,7 +75,7 @@ def choose_head(
 
     # by the metric, else by the losses: of pairs, fine-tuning has to be clearly better; of single texts, it
     # must not be clearly worse
-    deciding = project_metric(task.metric_kind, metric.name)
+    deciding = project_metric(task.kind, metric.name)
     gain = paired_difference(
         deciding,
         split.labels,

@@ -16,9 +16,8 @@ from tuneline.params.section import FunctionName
 from tuneline.params.train import ThresholdParams
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel, Regression, Task
-from tuneline.tasks.classification import NamedClasses
 from tuneline.tasks.probabilities import SMALLEST
-from tuneline.tasks.task import Labels, Logits
+from tuneline.tasks.task import Labels, Logits, NamedClasses
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class FinishedProject:
         self.root = root
         self.task = task or task_with_names(names)
         self.rows = rows
-        self.metric = primary_metric(self.task.metric_kind).name
+        self.metric = primary_metric(self.task.kind).name
         self.params = {**PARAMS, "data.task": self.task.kind, "train.metric": self.metric, **params}
         (root / "dvc.yaml").write_text("stages: {}\n")
         (root / ".gitignore").write_text("/data/\n/models/\n/plots/\n/reports/\n/.dvc/cache/\n")

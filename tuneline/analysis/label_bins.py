@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.tasks import Multilabel, Regression, Task
-from tuneline.tasks.classification import NamedClasses
-from tuneline.tasks.task import Labels
+from tuneline.tasks.task import Labels, NamedClasses
 
 
 @singledispatch

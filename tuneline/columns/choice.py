@@ -12,7 +12,8 @@ from tuneline.columns.readings import (
     ReadingAnswer,
     UserChoices,
 )
-from tuneline.params.data import LabelSetsParams, TaskKind
+from tuneline.core.task_kinds import TaskKind
+from tuneline.params.data import LabelSetsParams
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import PAIRS, TEXT_NAMES

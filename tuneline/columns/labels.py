@@ -12,6 +12,7 @@ from tuneline.columns.readings import (
     KNOWN_NAME,
     LEAST_COVERAGE,
     PLAIN,
+    SET_TASK,
     WEAK,
     LabelReading,
     OpenQuestionError,
@@ -27,7 +28,6 @@ from tuneline.columns.sets import (
     set_readings,
     share_of,
 )
-from tuneline.core.task_kinds import SET_KINDS
 from tuneline.params.data import LABELS_OF_COLUMNS
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
@@ -117,7 +117,7 @@ def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[Label
     """Return every reading of every column that can be the label, ranked by the names, too."""
     readings: list[LabelReading] = []
     members: set[str] = set()
-    if choices.task in (None, *SET_KINDS) and choices.separator is None:
+    if choices.task in (None, SET_TASK) and choices.separator is None:
         for reading in group_readings(columns):
             readings.append(reading)
             if reading.rank <= KNOWN_NAME or reading.refused:
@@ -311,7 +311,7 @@ def _refuse_as_label(column: Column) -> None:
 
 def _no_label(columns: Sequence[Column], choices: UserChoices) -> DataError:
     """Return the error for a file without a column that looks like a label."""
-    if choices.task in SET_KINDS:
+    if choices.task == SET_TASK:
         hint = (
             "Name the column of the labels (--label COLUMN) and what separates them (--separator ';'), or a"
             " column of 0 and 1 for each label (--label A --label B). A text in several rows: write it once,"

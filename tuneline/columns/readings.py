@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from tuneline.core.task_kinds import SET_KINDS
-from tuneline.params.data import LabelSetsParams, TaskKind
+from tuneline.core.task_kinds import TaskKind
+from tuneline.params.data import LabelSetsParams
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
 
-SET_TASK = SET_KINDS[0]
+SET_TASK: TaskKind = "multilabel"
 LEAST_FIT = 0.85
 """Share of the cells that fit a reading, from which the others are mistakes."""
 LEAST_COVERAGE = 0.5

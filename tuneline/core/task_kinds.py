@@ -1,13 +1,6 @@
-"""The names of the kinds of task: ``tuneline/tasks`` adds its kinds, and ``params.yaml`` may name them.
-
-It imports no library, because the import of ``tuneline/tasks`` loads NumPy and Arrow.
-"""
+"""The names of the kinds of task, without the libraries that ``tuneline/tasks`` imports."""
 
 from typing import Literal
 
-TASK_KINDS = ["classification", "regression", "multilabel"]
-"""The kinds of task that ``tuneline/tasks`` has."""
-SET_KINDS = ["multilabel"]
-"""The kinds of task whose labels are sets of names: ``data.label_sets`` says how they are written."""
-MetricKind = Literal["classification", "regression", "multilabel"]
-"""What a metric scores: classes, numbers, or sets of labels."""
+TaskKind = Literal["classification", "regression", "multilabel"]
+"""What a label is: a class, a number, or a set of names."""

@@ -90,7 +90,7 @@ def evaluate_predictions(
     )
 
     phase("slices")
-    report = slices_report(score_slices(slices, scored), primary_metric(task.metric_kind).name)
+    report = slices_report(score_slices(slices, scored), primary_metric(task.kind).name)
 
     phase("metrics")
     metrics = split_metrics(predictions.labels, task, predictions.logits, scored.average, custom)

@@ -85,7 +85,7 @@ class SplitPredictions:
     @property
     def deciding(self) -> Metric:
         """The metric that decides in this project."""
-        return project_metric(self.task.metric_kind, self.metric)
+        return project_metric(self.task.kind, self.metric)
 
 
 def reported_scores(

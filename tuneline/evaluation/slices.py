@@ -58,7 +58,7 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
 
     Each slice is scored before the next is made.
     """
-    compared = primary_metric(split.task.metric_kind)
+    compared = primary_metric(split.task.kind)
     beside = split.deciding
     if beside is compared:
         beside = slice_metric(split.task)

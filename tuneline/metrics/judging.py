@@ -43,13 +43,13 @@ def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
 @singledispatch
 def task_metrics(task: Task) -> list[Metric]:
     """Return the metrics of a task, in the order of the metric table."""
-    return metrics_for(task.metric_kind)
+    return metrics_for(task.kind)
 
 
 @task_metrics.register(Classification)
 def _(task: Classification) -> list[Metric]:
     """Return the metrics of classes; of the steps of a scale, how far predictions are off, too."""
-    metrics = metrics_for(task.metric_kind)
+    metrics = metrics_for(task.kind)
     if scale_numbers(task.names) is not None:
         metrics.append(METRIC_TABLE["mae"])
     return metrics
@@ -60,13 +60,13 @@ def prediction_scores(
     task: Task, labels: Labels, predictions: Labels, average: Averaging
 ) -> dict[str, float]:
     """Return the metrics that predictions suffice to compute, by name."""
-    return prediction_metrics(task.metric_kind, labels, predictions, average)
+    return prediction_metrics(task.kind, labels, predictions, average)
 
 
 @prediction_scores.register(Classification)
 def _(task: Classification, labels: Labels, predictions: Labels, average: Averaging) -> dict[str, float]:
     """Return the metrics of class ids, and of the steps of a scale, the mean absolute error."""
-    scores = prediction_metrics(task.metric_kind, labels, predictions, average)
+    scores = prediction_metrics(task.kind, labels, predictions, average)
     numbers = scale_numbers(task.names)
     if numbers is not None:
         scale = np.array(numbers)

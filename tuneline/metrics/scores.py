@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.arrays import ClassIds, Floats
-from tuneline.core.task_kinds import MetricKind
+from tuneline.core.task_kinds import TaskKind
 from tuneline.metrics.table import Averaging, Metric, metrics_for
 
 
@@ -80,7 +80,7 @@ def numeric_columns(columns: Sequence[NDArray[Any]], on_ranks: bool) -> Floats:
 
 
 def prediction_metrics(
-    kind: MetricKind, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging
+    kind: TaskKind, labels: NDArray[Any], predictions: NDArray[Any], average: Averaging
 ) -> dict[str, float]:
     """Return the metrics of a kind that predictions suffice to compute, by name.
 

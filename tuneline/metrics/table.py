@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tuneline.core.arrays import ClassIds, Floats
-    from tuneline.core.task_kinds import MetricKind
+    from tuneline.core.task_kinds import TaskKind
 
     LabelSets = NDArray[np.int8]
     """Which labels a row has, 0 or 1, of shape ``(rows, labels)``."""
@@ -56,7 +56,7 @@ class Metric:
     """
 
     name: str
-    kinds: tuple[MetricKind, ...]
+    kinds: tuple[TaskKind, ...]
     greater_is_better: bool = True
     lowest: float = 0.0
     interval: IntervalMethod = "none"
@@ -195,9 +195,9 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
     return np.asarray(np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0))
 
 
-CLASSES: tuple[MetricKind, ...] = ("classification",)
-NUMBERS: tuple[MetricKind, ...] = ("regression",)
-SETS: tuple[MetricKind, ...] = ("multilabel",)
+CLASSES: tuple[TaskKind, ...] = ("classification",)
+NUMBERS: tuple[TaskKind, ...] = ("regression",)
+SETS: tuple[TaskKind, ...] = ("multilabel",)
 _METRICS = (
     Metric(
         name="accuracy",
@@ -275,17 +275,17 @@ The first metric of a task decides by default (``primary_metric``).
 """
 
 
-def metrics_for(kind: MetricKind) -> list[Metric]:
+def metrics_for(kind: TaskKind) -> list[Metric]:
     """Return the metrics of classes or numbers, in the order of the table."""
     return [metric for metric in METRIC_TABLE.values() if kind in metric.kinds]
 
 
-def primary_metric(kind: MetricKind) -> Metric:
+def primary_metric(kind: TaskKind) -> Metric:
     """Return the metric that decides by default: accuracy, macro F1 of sets, or Pearson's r of numbers."""
     return metrics_for(kind)[0]
 
 
-def project_metric(kind: MetricKind, name: str | None) -> Metric:
+def project_metric(kind: TaskKind, name: str | None) -> Metric:
     """Return the metric that decides in a project, from the choice of the head to the promotion.
 
     It is ``train.metric`` where that is a score of predictions with an interval: the reported split has to

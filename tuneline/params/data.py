@@ -2,24 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from tuneline.core.task_kinds import SET_KINDS, TASK_KINDS
+from tuneline.core.task_kinds import TaskKind
 from tuneline.params.model import invalid_name
 from tuneline.params.section import Fraction, Positive, Rate, Section
 
 LABELS_OF_COLUMNS = "labels"
 """What people call the labels of several columns."""
-
-
-def _known_task(kind: str) -> str:
-    """Refuse a kind of task that ``tuneline/tasks`` does not have."""
-    if kind not in TASK_KINDS:
-        raise ValueError(f"Input should be {' or '.join(map(repr, TASK_KINDS))}")
-    return kind
-
-
-TaskKind = Annotated[str, AfterValidator(_known_task), WithJsonSchema({"type": "string", "enum": TASK_KINDS})]
 
 
 class SampleParams(Section):
@@ -249,7 +239,7 @@ class DataParams(Section):
         return self
 
     def _check_labels(self) -> None:
-        has_sets = self.task in SET_KINDS
+        has_sets = self.task == "multilabel"
         if has_sets and self.label_sets is None:
             raise ValueError(
                 f"label_sets: task {self.task!r} needs it: how {self.label_column!r} has several labels, for"
@@ -258,8 +248,7 @@ class DataParams(Section):
             )
         if not has_sets and self.label_sets is not None:
             raise ValueError(
-                f"label_sets: task {self.task!r} has one label per row; set it to null, or task to"
-                f" {' or '.join(SET_KINDS)}"
+                f"label_sets: task {self.task!r} has one label per row; set it to null, or task to multilabel"
             )
         names = self.label_names
         if names is None:

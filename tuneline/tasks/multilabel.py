@@ -11,16 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.task_kinds import MetricKind
+from tuneline.core.task_kinds import TaskKind
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks.classification import NamedClasses
 from tuneline.tasks.probabilities import sigmoid
-from tuneline.tasks.task import UNLABELLED, Labels, Logits, Task
+from tuneline.tasks.task import UNLABELLED, Labels, Logits, NamedClasses
+
+if TYPE_CHECKING:
+    from tuneline.tasks import Task
 
 SEPARATORS = (";", "|", ",", "\t")
 """What may be between the labels of a row in text. The first that no name contains is written."""
@@ -49,10 +51,9 @@ class Multilabel(NamedClasses):
     at_least_one: bool = field(default=False, compare=False)
     temperatures: tuple[float, ...] = field(default=(), compare=False)
 
-    kind: ClassVar[str] = "multilabel"
+    kind: ClassVar[TaskKind] = "multilabel"
     class_term: ClassVar[str] = "label"
     class_terms: ClassVar[str] = "labels"
-    metric_kind: ClassVar[MetricKind] = "multilabel"
     one_class: ClassVar[bool] = False
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int8)
     prediction_column: ClassVar[str] = "labels"
@@ -166,7 +167,7 @@ class Multilabel(NamedClasses):
         """Return which rows have a label."""
         return np.asarray(labels[:, label] == 1)
 
-    def translated(self, labels: Labels, other: Task) -> Labels:
+    def translated(self, labels: Labels, other: "Task") -> Labels:
         """Translate labels by their names; a set with a label that this task does not have is -1."""
         if other.names == self.names:
             return labels

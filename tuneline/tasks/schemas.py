@@ -1,18 +1,13 @@
 """What a table stores about its labels, by kind of task, and which task a table is about."""
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import Any
 
 import pyarrow as pa
 
 from tuneline.core.tables import LABELS, StoredLabels, tokenized_split_schema, with_features
-from tuneline.tasks.classification import Classification
+from tuneline.tasks import DECISIONS, TASKS, Multilabel, Regression, Task
 from tuneline.tasks.columns import label_type
-from tuneline.tasks.multilabel import Multilabel
-from tuneline.tasks.reading import TASKS
-from tuneline.tasks.regression import Regression
-from tuneline.tasks.task import DECISIONS, Task
 
 
 def raw_schema(text_columns: Sequence[str], task: Task) -> pa.Schema:
@@ -29,41 +24,20 @@ def tokenized_schema(token_type_ids: bool, task: Task, answer: str | None = None
 
 
 def stored_as(task: Task) -> StoredLabels:
-    """Return how a table stores labels or predictions of a task."""
-    return StoredLabels(label_type(task), label_feature(task))
+    """Return how a table stores labels or predictions of a task.
 
-
-@singledispatch
-def label_feature(task: Task) -> dict[str, Any]:
-    """Return what the datasets library stores about a column of labels or predictions.
-
-    A kind of task other than classification and regression adds its ``kind`` as ``task``.
+    The feature is what the datasets library stores about such a column, with what decides on predictions.
     """
-    raise NotImplementedError(task.kind)
-
-
-@label_feature.register(Classification)
-def _(task: Classification) -> dict[str, Any]:
-    """Return a class label with its names, and what decides about probabilities."""
-    label: dict[str, Any] = {"names": list(task.names), "_type": "ClassLabel"}
+    if isinstance(task, Regression):
+        return StoredLabels(label_type(task), {"dtype": "float32", "_type": "Value"})
+    feature: dict[str, Any] = {"names": list(task.names), "_type": "ClassLabel"}
+    if isinstance(task, Multilabel):
+        feature["task"] = task.kind
     if task.decisions:
-        label[DECISIONS] = task.decisions
-    return label
-
-
-@label_feature.register(Multilabel)
-def _(task: Multilabel) -> dict[str, Any]:
-    """Return a list of class labels with their names, and what decides on them."""
-    label: dict[str, Any] = {"names": list(task.names), "_type": "ClassLabel", "task": task.kind}
-    if task.decisions:
-        label[DECISIONS] = task.decisions
-    return {"feature": label, "_type": "List"}
-
-
-@label_feature.register(Regression)
-def _(_task: Regression) -> dict[str, Any]:
-    """Return a value."""
-    return {"dtype": "float32", "_type": "Value"}
+        feature[DECISIONS] = task.decisions
+    if isinstance(task, Multilabel):
+        feature = {"feature": feature, "_type": "List"}
+    return StoredLabels(label_type(task), feature)
 
 
 def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
@@ -75,6 +49,6 @@ def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
     feature = StoredLabels.of(schema, column).label_feature
     if feature["_type"] == "List":
         feature = feature["feature"]
-    kinds = {"ClassLabel": Classification.kind, "Value": Regression.kind}
+    kinds = {"ClassLabel": "classification", "Value": "regression"}
     task = TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
     return task.with_decisions(feature.get(DECISIONS, {}))

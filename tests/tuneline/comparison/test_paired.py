@@ -20,7 +20,7 @@ def test_sets_of_labels_are_compared_by_their_metrics_alone():
     labels = np.tile(np.array([[1, 0], [0, 1], [0, 0]], np.int8), (40, 1))
     exact_where_empty = np.zeros_like(labels)
     task = Multilabel(("a", "b"))
-    metrics = [primary_metric(task.metric_kind)]
+    metrics = [primary_metric(task.kind)]
     result = PairedComparison.of(task, metrics, labels, labels, exact_where_empty, average="macro")
     assert result.test is None
     assert result.differences["macro_f1"].low > 0

@@ -47,7 +47,7 @@ def test_primary_metric_is_computed_without_leaked_rows(schema):
     )
     predictions = np.where(leaked, labels, generator.permutation(labels))
     metrics = leak_metrics(SplitPredictions(labels, predictions, schema, "macro", 0), leaked)
-    name = primary_metric(schema.metric_kind).name
+    name = primary_metric(schema.kind).name
     without, every = (
         compute_metric(METRIC_TABLE[name], labels[rows], predictions[rows])
         for rows in (~leaked, leaked | ~leaked)

@@ -45,7 +45,7 @@ def choose_metric(
         metric: ``train.metric`` now.
         current: True if the parameters are for this data already; then a metric that suits the task stays.
     """
-    kind = TASKS[decision.task].metric_kind
+    kind = TASKS[decision.task].kind
     name, reason = primary_metric(kind).name, ""
     if classes:
         name, reason = metric_of_classes(classes)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import Metrics, Timing
-from tuneline.core.task_kinds import MetricKind
+from tuneline.core.task_kinds import TaskKind
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     LEAKED_ROWS,
@@ -35,7 +35,7 @@ def read_evaluation(root: Path) -> Mapping[str, float]:
 CurveColumns = Mapping[str, Sequence[float]]
 """Columns of a curve by name; ``step`` is one."""
 
-PRIMARY_METRICS = tuple(primary_metric(kind) for kind in get_args(MetricKind))
+PRIMARY_METRICS = tuple(primary_metric(kind) for kind in get_args(TaskKind))
 """The primary metric of each kind of task."""
 OVERFIT = 0.1
 """Least relative rise of the validation loss that is called overfitting."""
