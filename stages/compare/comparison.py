@@ -126,7 +126,7 @@ class TrainedLogits:
     @property
     def metric(self) -> Metric:
         """Metric whose drop is limited: the one that decides in the project."""
-        return project_metric(self.task.metric_kind, self.train_metric)
+        return project_metric(self.task.kind, self.train_metric)
 
     def quality(self, task: Task, logits: Logits) -> dict[str, float]:
         """Return the metric of logits, and how true the probabilities are that a task has of them."""

@@ -2,8 +2,8 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from tuneline.core.task_kinds import TaskKind
 from tuneline.params.data import LabelSetsParams
@@ -105,11 +105,9 @@ class UserChoices:
     task: TaskKind | None = None
     separator: str | None = None
     decimal: str | None = None
-    header: bool | None = None
     encoding: str | None = None
     by: str | None = None
     by_time: str | None = None
-    no_by: bool = False
     name: str | None = None
 
     def allow(self, reading: LabelReading) -> bool:
@@ -119,10 +117,6 @@ class UserChoices:
         if self.decimal is None:
             return True
         return reading.task == "regression" and reading.decimal == self.decimal
-
-    def with_answer(self, answer: ReadingAnswer) -> Self:
-        """Return the choices with the answer to a question."""
-        return replace(self, **answer.choices)
 
 
 class OpenQuestionError(DataError):

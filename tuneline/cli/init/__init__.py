@@ -1,4 +1,4 @@
-"""``tuneline init``: propose columns, splits and training for the user's files, ask, and write parameters."""
+"""``tuneline init``: propose columns, splits and training for the user's files, and write parameters."""
 
 import shlex
 import sys
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tuneline.runtime.errors import ParamsError, StageError
-from tuneline.runtime.terminal import say, visible
+from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
     from tuneline.cli.init.planning import Plan
-    from tuneline.columns.readings import UserChoices
-    from tuneline.params import Params
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
@@ -54,9 +52,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
             metavar="COLUMN", help="Keep rows with the same value in one split, such as a customer's"
         ),
     ] = None,
-    no_by: Annotated[
-        bool, typer.Option("--no-by", help="Divide rows by their texts, also where a column has alike rows")
-    ] = False,
     by_time: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Train on the earliest rows and test on the latest ones"),
@@ -73,15 +68,17 @@ def command(  # noqa: PLR0917 - typer calls it by name
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; keep copies that differ")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,
 ) -> None:
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
+    from tuneline.cli.console import Console
     from tuneline.cli.init import display
-    from tuneline.cli.init.checkpoints import choose_checkpoint, open_checkpoint
+    from tuneline.cli.init.checkpoints import open_checkpoint
     from tuneline.cli.init.placement import paths_for_dvc
-    from tuneline.cli.init.planning import is_current, plan_params
+    from tuneline.cli.init.planning import make_plan, plan_params
     from tuneline.cli.init.recipe import propose
+    from tuneline.cli.init.rows import read_files
     from tuneline.columns.readings import UserChoices
     from tuneline.params import params_file
     from tuneline.params.loading import load_params
@@ -92,11 +89,12 @@ def command(  # noqa: PLR0917 - typer calls it by name
         raise ParamsError("--revision is that of a checkpoint.", "Add --checkpoint NAME, or leave it out.")
     require_own_repository(Path())
     params = load_params()
-    may_ask = sys.stdin.isatty() and not (yes or force)
     opened = open_checkpoint(checkpoint, revision) if checkpoint is not None else None
 
     # data
-    words = [*map(str, files), *(["--checkpoint", checkpoint] if checkpoint is not None else [])]
+    words = list(map(str, files))
+    if checkpoint is not None:
+        words += ["--checkpoint", checkpoint]
     choices = UserChoices(
         command=f"tuneline init {shlex.join(words)}",
         text=tuple(text or ()),
@@ -104,21 +102,18 @@ def command(  # noqa: PLR0917 - typer calls it by name
         task=task,
         separator=separator and separator.replace("\\n", "\n").replace("\\t", "\t"),
         decimal=decimal,
-        header=header,
         encoding=encoding,
         by=by,
         by_time=by_time,
-        no_by=no_by,
         name=name,
     )
-    plan = ask_and_plan(files, choices, params, may_ask=may_ask)
+    with Console().status("Reading ..."):
+        plan = make_plan(read_files(files, header, encoding, params.data), choices, params)
     display.show_plan(plan, params)
 
     # model and training
-    if opened is None and may_ask and not is_current(plan, params):
-        opened = choose_checkpoint(plan, params.model.checkpoint, params.model.revision)
     values, reasons = propose(plan, params, opened)
-    display.show_lines(["\nModel and training", *(f"  {reason}" for reason in reasons)])
+    display.show_lines(["\nModel and training"] + [f"  {reason}" for reason in reasons])
 
     # what will change
     required = plan_params(plan, params) | values
@@ -127,56 +122,16 @@ def command(  # noqa: PLR0917 - typer calls it by name
     display.show_changes(changes)
     to_add = paths_for_dvc(plan.placement, content)
     if to_add:
-        names = ", ".join(map(str, to_add))
+        paths = ", ".join(map(str, to_add))
         display.show_lines(
-            [f"\nDVC keeps {names} (dvc add), so that experiments and other machines have it."]
+            [f"\nDVC keeps {paths} (dvc add), so that experiments and other machines have it."]
         )
 
     # files
     if changes or plan.placement.copies or to_add:
-        confirm([str(path) for path in plan.placement.replaced], yes, force)
+        confirm(plan.placement.replaced, yes=yes, force=force)
         write_plan(plan, content)
     display.show_next_steps(plan, written=bool(changes))
-
-
-def ask_and_plan(paths: list[Path], choices: "UserChoices", params: "Params", *, may_ask: bool) -> "Plan":
-    """Return the plan.
-
-    Where the first line can be a header or a row, or the columns can be read in several ways, ask for it, or
-    stop with the command for each.
-    """
-    from tuneline.cli.console import Console
-    from tuneline.cli.init.planning import make_plan
-    from tuneline.cli.init.rows import read_files, sniff_files
-    from tuneline.columns.readings import OpenQuestionError
-    from tuneline.sniffing.files import UnclearHeaderError
-
-    sniffed = sniff_files(paths, choices.encoding)
-    header = choices.header
-    try:
-        with Console().status("Reading ..."):
-            files = read_files(sniffed, header, params.data)
-    except UnclearHeaderError as unclear:
-        if not may_ask:
-            raise
-        say(unclear.problem)
-        header = typer.confirm("Does it name the columns?", default=True)
-        files = read_files(sniffed, header, params.data)
-
-    while True:
-        try:
-            with Console().status("Reading ..."):
-                return make_plan(files, choices, params)
-        except OpenQuestionError as question:
-            if not may_ask:
-                raise
-            say(f"{question.question}:")
-            for number, answer in enumerate(question.answers, start=1):
-                say(f"  {number}: {answer.trains} ({answer.options})")
-            number = 0
-            while not 1 <= number <= len(question.answers):
-                number = typer.prompt("Which one?", type=int)
-            choices = choices.with_answer(question.answers[number - 1])
 
 
 def write_plan(plan: "Plan", content: str) -> None:
@@ -196,21 +151,21 @@ def write_plan(plan: "Plan", content: str) -> None:
         say(f"init: wrote {sweep}: nine variants of this training, compared by `tuneline sweep {sweep}`")
 
 
-def confirm(replaced: list[str], yes: bool, force: bool) -> None:
+def confirm(replaced: list[Path], *, yes: bool, force: bool) -> None:
     """Ask before anything is written; without an answer, nothing is.
 
-    ``yes`` does not answer whether copies that differ are replaced.
+    Copies that differ are only replaced with ``force``.
     """
-    if force or (yes and not replaced):
+    if force:
         return
-    question = "Write this?"
     if replaced:
-        question = f"Replace {' and '.join(replaced)}, whose content differs, and write this?"
-    if yes or not sys.stdin.isatty():
-        option = "--force" if replaced else "--yes"
+        names = " and ".join(map(str, replaced))
+        raise StageError(f"nothing was written: {names} has another content.", "Add --force to replace it.")
+    if yes:
+        return
+    if not sys.stdin.isatty():
         raise StageError(
-            f"nothing was written: cannot ask without a terminal ({question})",
-            f"Add {option} to write without asking.",
+            "nothing was written: cannot ask without a terminal.", "Add --yes to write without asking."
         )
-    if not typer.confirm(visible(question), default=not replaced):
+    if not typer.confirm("Write this?", default=True):
         raise StageError("nothing was written.")

@@ -1,4 +1,4 @@
-"""The checkpoint to fine-tune: found, asked for, and how long the texts are for its tokenizer."""
+"""The checkpoint to fine-tune: found, and how long the texts are for its tokenizer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
-from rich.text import Text
 
 from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
-from tuneline.cli.console import Console
-from tuneline.cli.init.planning import Plan
 from tuneline.model.architectures import token_limit
 from tuneline.model.text_lengths import TextLengths, measure_texts
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
@@ -27,14 +23,10 @@ USUAL_LENGTH = 512
 A batch is padded to its longest row, so they cost nothing; and the data say little about the texts that the
 model will read one day.
 """
-SUGGESTIONS = {
-    "sentence-transformers/all-MiniLM-L6-v2": "English, small: 23 million parameters",
-    "google-bert/bert-base-uncased": "English, medium: 110 million parameters",
-    "distilbert/distilbert-base-multilingual-cased": "104 languages, medium: 135 million parameters",
-    "FacebookAI/xlm-roberta-base": "100 languages, large: 278 million parameters",
-}
-"""Well-known checkpoints on the hub with safetensors, a fast tokenizer and a licence for any use."""
-SMALL, _, MULTILINGUAL, _ = SUGGESTIONS
+SMALL = "sentence-transformers/all-MiniLM-L6-v2"
+"""A checkpoint of 23 million parameters for English."""
+MULTILINGUAL = "distilbert/distilbert-base-multilingual-cased"
+"""A checkpoint of 135 million parameters for 104 languages."""
 MOST_FOREIGN = 0.02
 """Share of letters beyond ASCII from which a multilingual checkpoint is suggested."""
 TextColumns = Sequence[Sequence[str | None]]
@@ -170,11 +162,6 @@ def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
     return Checkpoint(pretrained, pretrained.config(), pretrained.parameters(), pretrained.license(), folder)
 
 
-def suggested(plan: Plan) -> str:
-    """Return a small checkpoint that reads the language of the texts."""
-    return suggested_for(cell for name in plan.decision.text_columns for cell in plan.columns[name].cells)
-
-
 def suggested_for(texts: Iterable[str | None]) -> str:
     """Return a small checkpoint that reads the language of texts."""
     letters = foreign = 0
@@ -183,29 +170,3 @@ def suggested_for(texts: Iterable[str | None]) -> str:
         letters += len(of_text)
         foreign += len(of_text) - len(of_text.encode("ascii", "ignore"))
     return MULTILINGUAL if foreign > MOST_FOREIGN * letters else SMALL
-
-
-def choose_checkpoint(plan: Plan, current: str | None, revision: str | None) -> Checkpoint | None:
-    """Ask for a checkpoint and open it; ``None`` for training from scratch.
-
-    Args:
-        plan: The data.
-        current: The checkpoint in ``params.yaml``, which is the default.
-        revision: Its revision.
-    """
-    names = list(dict.fromkeys([*([current] if current else []), *SUGGESTIONS]))
-    lines = [f"{name:47}  {SUGGESTIONS.get(name, 'as in params.yaml')}" for name in names]
-    lines += ["another: its name on the hub, or models/source/NAME", "none: train a small model from scratch"]
-    console = Console()
-    console.print(Text("\nWhich checkpoint shall be fine-tuned?"))
-    for number, line in enumerate(lines, 1):
-        console.print(Text(f"  {number}  {line}"), soft_wrap=True)
-    default = names.index(current or suggested(plan)) + 1
-    answer = 0
-    while not 1 <= answer <= len(lines):
-        answer = typer.prompt("Number", default=default, type=int)
-    if answer == len(lines):
-        return None
-    name = str(typer.prompt("Name")).strip() if answer > len(names) else names[answer - 1]
-    # The revision in the parameters is a commit of the current checkpoint only.
-    return open_checkpoint(name, revision if name == current else None)

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.cli.console import Console
-from tuneline.cli.init.metric_choice import choose_metric, test_note
-from tuneline.cli.init.planning import Plan, is_current
+from tuneline.cli.init.planning import Plan, choose_metric, is_current
 from tuneline.columns.profiles import NESTED
 from tuneline.params import Params
 from tuneline.paths import SPLITS
@@ -31,68 +30,41 @@ def show_plan(plan: Plan, params: Params) -> None:
     """Print first rows, decisions, splits and warnings."""
     decision = plan.decision
     table = Table(title="First rows", title_justify="left")
-    names = [*decision.text_columns, *decision.label_columns[:LISTED_CLASSES]]
+    names = decision.text_columns + decision.label_columns[:LISTED_CLASSES]
     for name in names:
         table.add_column(Text(visible(name)), overflow="fold")
     for cells in zip(*(plan.columns[name].first for name in names), strict=True):
-        table.add_row(*(Text(_shortened(cell or "")) for cell in cells))
+        shown = [visible((cell or "").removeprefix(NESTED)) for cell in cells]
+        table.add_row(*(Text(cell[:WIDTH]) for cell in shown))
     Console().print(table)
-    reasons = [*decision.reasons, f"format: {plan.layout.described()}\n"]
-    show_lines([f"  {reason}" for reason in reasons])
 
-    # about the rows of each split, as the stage download will write them, and its file
-    splits = Table(show_header=False, box=None)
+    lines = list(decision.reasons)
+    lines.append(f"format: {plan.layout.described()}")
+    # about the rows of each split, as the stage download will write them
     for split, rows in plan.rows.splits.items():
-        file = str(plan.placement.file(split)) if split in plan.placement.specs else ""
-        splits.add_row(Text(split), Text(f"{rows:,} rows"), Text(file))
-    Console().print(splits)
-
-    current = is_current(plan, params)
-    metric, reason = choose_metric(plan.rows.classes, decision, params.train.metric, current=current)
-    notes = [*plan.notes, *_division_notes(plan)]
-    if plan.rows.splits["test"]:
-        notes.append(test_note(plan.rows.splits["test"], decision, metric))
-    if plan.rows.left_out:
-        shown = "\n    ".join(plan.rows.first)
-        notes.append(f"left out, because they cannot be read or lack text or label: {plan.rows.left_out:,}")
-        notes.append(f"  {shown}" if shown else "")
-    notes += [reason, *_limit_notes(plan, params)]
-    show_lines([f"  {note}" for note in notes if note])
-
-
-def _shortened(cell: str) -> str:
-    cell = visible(cell.removeprefix(NESTED))
-    if len(cell) <= WIDTH:
-        return cell
-    return cell[: WIDTH - 1] + "…"
-
-
-def _division_notes(plan: Plan) -> list[str]:
-    """Return how the train file is divided."""
+        lines.append(f"{split}: {rows:,} rows of {plan.placement.file(split)}")
     division = plan.division
-    if division is None:
-        return []
-    taken = [f"{name} ({getattr(division, name):.0%})" for name in SPLITS[1:] if getattr(division, name)]
-    how = "equal texts are in one split"
-    if division.by:
-        how = f"all rows of one {division.by!r} are in one split"
-    elif division.by_time:
-        how = f"the latest rows by {division.by_time!r} are test, those before them validation"
-    file = plan.placement.file("train").name
-    return [f"{' and '.join(taken)} taken from {file} by the stage download (data.split); {how}."]
-
-
-def _limit_notes(plan: Plan, params: Params) -> list[str]:
-    """Return what is replaced, and which splits are too small."""
-    notes = [f"{target} is replaced: its content differs." for target in plan.placement.replaced]
+    if division is not None and division.by:
+        lines.append(f"all rows of one {division.by!r} are in one split")
+    elif division is not None and division.by_time:
+        lines.append(f"the latest rows by {division.by_time!r} are test, those before them validation")
+    lines += plan.notes
+    if plan.rows.left_out:
+        lines.append(f"left out, because they cannot be read or lack text or label: {plan.rows.left_out:,}")
+        lines += plan.rows.first
+    _, reason = choose_metric(
+        plan.rows.classes, decision, params.train.metric, current=is_current(plan, params)
+    )
+    if reason:
+        lines.append(reason)
     least = params.validate_.min_rows
     small = [split for split in SPLITS if plan.rows.splits[split] < least]
     if small:
-        notes.append(
+        lines.append(
             f"! {' and '.join(small)}: fewer than {least} rows (validate.min_rows), so the data checks will"
             " fail."
         )
-    return notes
+    show_lines([f"  {line}" for line in lines])
 
 
 def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
@@ -106,7 +78,9 @@ def show_changes(changes: Mapping[str, tuple[Any, Any]]) -> None:
 
 def show_next_steps(plan: Plan, written: bool) -> None:
     """Print what was written (``written``: also ``params.yaml``) and what to do next."""
-    files = [*(["params.yaml"] if written else []), *map(str, plan.placement.copies)]
+    files = list(map(str, plan.placement.copies))
+    if written:
+        files.insert(0, "params.yaml")
     lines = [f"\nWritten: {', '.join(files) or 'nothing, all is there already'}", "Next:"]
 
     # Corrections of former data would be applied to the rows of this data.

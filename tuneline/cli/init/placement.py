@@ -124,8 +124,7 @@ def place(
         suffix += ".gz"
     placement = None if name else _in_place(files, suffix)
     if placement is None:
-        placement = _copies(files, suffix, name)
-        _protect(placement, originals)
+        placement = _copies(files, originals, suffix, name)
 
     # Another file of the same split, such as train.csv beside train.parquet, would leave the choice open.
     for split, spec in placement.specs.items():
@@ -140,37 +139,31 @@ def place(
     return placement
 
 
-def _copies(files: Mapping[str, Path], suffix: str, name: str | None) -> Placement:
+def _copies(files: Mapping[str, Path], originals: Sequence[Path], suffix: str, name: str | None) -> Placement:
     """Return the placement of copies in a folder; a copy that is there already is not written again."""
     folder = SOURCE / folder_name(name, list(files.values()))
+    # real paths, whatever links lead to them
+    folders = {path.parent.resolve() for path in originals}
     specs = {}
     copies = {}
     for split, path in files.items():
         specs[split] = ALL if len(files) == 1 else split
         target = folder / f"{specs[split]}{suffix}"
-        if not (target.is_file() and filecmp.cmp(path, target, shallow=False)):
-            copies[target] = path
-    return Placement(folder, specs, suffix, copies)
-
-
-def _protect(placement: Placement, originals: Sequence[Path]) -> None:
-    """Check that no copy would replace an original, a file beside the originals, or one behind a link."""
-    hint = "Choose another folder for the copies: --name NAME"
-    # real paths, whatever links lead to them
-    folders = {path.parent.resolve() for path in originals}
-    for target, source in placement.copies.items():
-        real = target.resolve()
-        if real != SOURCE.resolve() / target.relative_to(SOURCE):
-            raise DataError(f"{target} is behind a link, to {real}, where nothing is written.", hint)
-        if not target.exists():
+        if target.is_file() and filecmp.cmp(path, target, shallow=False):
             continue
-        # The same file can have another name: hard links.
-        if real.parent in folders or any(target.samefile(path) for path in originals):
+        real = target.resolve()
+        is_own = real != SOURCE.resolve() / target.relative_to(SOURCE)
+        if target.exists():
+            # The same file can have another name: hard links.
+            is_own |= real.parent in folders or any(target.samefile(original) for original in originals)
+        if is_own:
             raise DataError(
-                f"{target} is among your own files, which are only read; the copy of {source} would"
-                " replace it.",
-                hint,
+                f"{target} is among your own files, or behind a link to {real}: these are only read. The copy"
+                f" of {path} would replace it.",
+                "Choose another folder for the copies: --name NAME",
             )
+        copies[target] = path
+    return Placement(folder, specs, suffix, copies)
 
 
 def _in_place(files: Mapping[str, Path], suffix: str) -> Placement | None:
@@ -211,7 +204,8 @@ def paths_for_dvc(placement: Placement, content: str) -> list[Path]:
     if not Path(".dvc").is_dir():
         return []
     values = YAML(typ="safe", pure=True).load(content)
-    paths = [*missing(Path(), values), *(path for path in named(values) if not path.exists())]
+    paths = missing(Path(), values)
+    paths += [path for path in named(values) if not path.exists()]
     for target in placement.copies:
         tracked = file_of_dvc(Path(), target)
         if tracked:

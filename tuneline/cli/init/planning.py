@@ -1,32 +1,50 @@
-"""The plan of ``tuneline init``: everything that it will write, shown before anything is written."""
+"""The plan of ``tuneline init``: everything that it will write, shown before anything is written.
+
+Of accuracy, a rare class is a small part. With 5 % positives, the majority has 0.95, and two models that find
+60 % and 90 % of the positives differ by 0.015 (``benchmarks/metric_power.py``). Of several classes, F1 counts
+a rare one that is never predicted, at a price: it shows other differences less often than accuracy.
+"""
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tuneline.cli.init.division import division_notes, find_group, pairs_of, plan_division, usual_split
-from tuneline.cli.init.metric_choice import choose_metric, rare_class_last
+import numpy as np
+
 from tuneline.cli.init.placement import Placement, place
 from tuneline.cli.init.rows import RowFile, SplitRows, rows_of_splits
 from tuneline.columns.choice import ColumnChoice, decide_columns
-from tuneline.columns.labels import names_person
+from tuneline.columns.labels import is_date
 from tuneline.columns.profiles import Column
 from tuneline.columns.readings import OpenQuestionError, UserChoices
+from tuneline.metrics.table import metrics_for, primary_metric
 from tuneline.params import Params
 from tuneline.params.data import FilesParams, SplitParams
+from tuneline.params.section import FunctionName
 from tuneline.paths import SPLITS
+from tuneline.readers.rows import check_columns
 from tuneline.readers.tables import Layout
 from tuneline.runtime.errors import DataError
-from tuneline.runtime.wording import listed
 from tuneline.sniffing.encodings import WESTERN_ENCODING
+from tuneline.words.titles import title_of
 
-CONTEXT = 20
-"""Characters that are shown on each side of a character beyond ASCII."""
-FEWEST_CONTRADICTING = 10
-MOST_CONTRADICTING = 0.05
-"""Mean number of other rows with the text of a row and another label, from which these are not mistakes."""
+LEAST_ROWS = {"test": 300, "validation": 150}
+"""Rows of the two splits below which they get a larger part of a small file, within ``LARGEST_FRACTION``."""
+LARGEST_FRACTION = {"test": 0.3, "validation": 0.15}
+FEWEST_MATES, MOST_MATES = 1.5, 50
+"""Mean rows of a value, of a column such as a customer's: fewer are an id, more are a category."""
+MOST_CONTRADICTING = 0.1
+"""Share of the rows whose text has another label, too, from which these are not mistakes."""
+RARE = 0.4
+"""Share of its even share of the rows below which a class is rare: 20 % of the rows with two classes."""
+RARE_CLASSES = 0.1
+"""Share of the classes, the ones with the fewest rows, that are rare where classes are not balanced.
+
+One class suffices up to ten classes; of many, a few are always rare.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,9 +80,9 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide_columns(columns, choices)
     layout = replace(train.source.layout, decimal=decision.reading.decimal)
-    notes = _encoding_notes(layout.encoding, columns) if choices.encoding is None else []
 
     # copies of the files that have labels
+    notes = []
     labelled = {}
     for split, file in files.items():
         if split == "train" or file.is_labelled(decision):
@@ -80,60 +98,189 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
     # splits
     without_file = [split for split in SPLITS if split not in labelled]
     now = params.data.split if params.data.path == placement.data_path else None
-    group = find_group(columns, decision) if without_file else None
-    deciding = group.name if group is not None and now is None else None
-    division = plan_division(without_file, columns, choices, now or usual_split(train.rows), deciding)
+    division = plan_division(without_file, columns, choices, now or usual_split(train.rows))
     rows = rows_of_splits(labelled, decision, division)
     if rows.splits["train"] <= 0:
         text = " and ".join(map(repr, decision.text_columns))
         label = " or ".join(map(repr, decision.label_columns))
         problem = f"{train.path}: no row has a text in {text} and a label in {label}."
         raise DataError(problem, "Name others: --text, --label")
-    notes += _repeated_texts(decision, columns, choices)
-    if division is not None:
-        notes += division_notes(division, group, columns, decision)
+    _ask_about_repeated_texts(decision, columns, choices)
+    if layout.encoding == WESTERN_ENCODING and choices.encoding is None:
+        notes.append(_encoding_note(columns))
+    if division is not None and division.column is None:
+        notes += division_notes(columns, decision)
     return Plan(layout, placement, decision, division, columns, rows, notes)
 
 
-def _encoding_notes(encoding: str, columns: Mapping[str, Column]) -> list[str]:
-    """Return a warning with an example if the encoding is a guess."""
-    if encoding != WESTERN_ENCODING:
-        return []
+def usual_split(rows: int) -> SplitParams:
+    """Return how a file of so many rows is divided.
+
+    Validation and test get a tenth each, and more of a small file, or its test could tell nothing apart.
+    """
+    usual = SplitParams()
+    fractions = {}
+    for name, least in LEAST_ROWS.items():
+        required = math.ceil(least / rows * 100) / 100
+        fractions[name] = max(min(required, LARGEST_FRACTION[name]), getattr(usual, name))
+    return SplitParams(**fractions)
+
+
+def plan_division(
+    without_file: Sequence[str], columns: Mapping[str, Column], choices: UserChoices, now: SplitParams
+) -> SplitParams | None:
+    """Return how the train file is divided; ``None`` if every split has a file of its own.
+
+    Args:
+        without_file: Names of the splits without a file.
+        columns: The columns of the train file.
+        choices: What the user said.
+        now: The division that is kept, where the user said nothing else.
+
+    Raises:
+        DataError: A column that the user named is missing, both are named, or nothing is divided.
+    """
+    by, by_time = choices.by, choices.by_time
+    if by is not None and by_time is not None:
+        raise DataError(
+            "--by and --by-time contradict each other: rows of one value can be of any time.",
+            "Leave out one of them.",
+        )
+    named = by or by_time
+    if named is not None:
+        check_columns(list(columns), [named], "The train file")
+    if not without_file:
+        if named is not None:
+            raise DataError(
+                "--by and --by-time divide a file, but every split has a file of its own.",
+                "Leave out the option, or name fewer files.",
+            )
+        return None
+    if named is None and now.column in columns:
+        by, by_time = now.by, now.by_time
+
+    # the splits with a file take nothing from the train file
+    usual = SplitParams()
+    fractions = {"validation": 0.0, "test": 0.0}
+    for name in without_file:
+        fractions[name] = getattr(now, name) or getattr(usual, name)
+    return SplitParams(**fractions, by=by, by_time=by_time, stratify=now.stratify)
+
+
+def division_notes(columns: Mapping[str, Column], decision: ColumnChoice) -> list[str]:
+    """Return what columns of customers or documents, and of dates, mean for the division."""
+    notes = []
+    for column in columns.values():
+        if column.name in decision.text_columns + decision.label_columns or not column.filled:
+            continue
+        name = column.name
+        mates = column.counted / len(column.values)
+        if is_date(column):
+            notes.append(
+                f"{name!r} has dates: a random split has the same days in train and in test. --by-time"
+                f" {name!r} tests on the latest rows."
+            )
+        elif FEWEST_MATES <= mates <= MOST_MATES and not (column.nested or column.fractions):
+            notes.append(
+                f"{name!r} has {mates:.1f} rows per value. If their texts are alike, as a customer's or a"
+                f" document's, the metric would be too good: --by {name!r} keeps them in one split."
+            )
+    return notes
+
+
+def _encoding_note(columns: Mapping[str, Column]) -> str:
+    """Return a warning with an example, because the encoding is a guess."""
     example = ""
     for column in columns.values():
         for cell in column.cells:
             if cell and not cell.isascii() and not example:
-                position = next(index for index, character in enumerate(cell) if not character.isascii())
-                example = cell[max(0, position - CONTEXT) : position + CONTEXT]
-    return [
+                example = next(word for word in cell.split() if not word.isascii())
+    return (
         f"! The file is not UTF-8 and is read as {WESTERN_ENCODING}: {example!r}. If that looks wrong, name"
         " its encoding: --encoding NAME"
-    ]
+    )
 
 
-def _repeated_texts(decision: ColumnChoice, columns: Mapping[str, Column], choices: UserChoices) -> list[str]:
-    """Return a warning if texts are in several rows with different labels, such as those of several people.
+def _ask_about_repeated_texts(
+    decision: ColumnChoice, columns: Mapping[str, Column], choices: UserChoices
+) -> None:
+    """Ask where texts are in several rows with different labels, such as those of several people.
+
+    The data check ``conflicting_labels`` fails on them, and they can also be all labels of a text.
 
     Raises:
-        OpenQuestionError: The rows of a text can also be all of its labels.
+        OpenQuestionError: There are many, and the user did not name the task.
     """
-    texts = list(zip(*(columns[name].cells for name in decision.text_columns), strict=True))
-    labels = list(zip(*(columns[name].cells for name in decision.label_columns), strict=True))
-    scale = columns[decision.text_columns[0]].sampled_once_in
-    same_text = pairs_of(texts)
-    contradicting = same_text - pairs_of(zip(texts, labels, strict=True))
-    if contradicting < max(FEWEST_CONTRADICTING, MOST_CONTRADICTING * len(texts) / scale):
-        return []
-    people = [name for name in columns if names_person(name) and name not in decision.label_columns]
-    who = f" ({listed(people)} names who labelled a row)" if people else ""
-    problem = f"A text is in {1 + same_text / len(texts) * scale:.1f} rows, and its labels differ{who}"
-    if decision.sets is None and decision.task == "classification" and choices.task is None:
-        question = f"{problem}. If they are all labels of the text, write it once, with all in one cell: a; b"
+    if choices.task is not None or decision.task != "classification":
+        return
+    labels_of: dict[tuple[str | None, ...], Counter[str | None]] = {}
+    texts = [columns[name].cells for name in decision.text_columns]
+    for text, label in zip(zip(*texts, strict=True), columns[decision.label_column].cells, strict=True):
+        labels_of.setdefault(text, Counter())[label] += 1
+    contradicting = sum(labels.total() for labels in labels_of.values() if len(labels) > 1)
+    if contradicting > MOST_CONTRADICTING * sum(labels.total() for labels in labels_of.values()):
+        question = (
+            "Many texts are in several rows with different labels. If these are all labels of the text, write"
+            " it once, with all in one cell: a; b. If they are of several people, write the label of most"
+        )
         raise OpenQuestionError(question, [decision.reading.answer], choices)
-    return [
-        f"! {problem}: no model is right on them, and the check conflicting_labels will fail. Write each text"
-        " once, such as with the label of most people."
-    ]
+
+
+# The metric.
+
+
+def choose_metric(
+    classes: Counter[str], decision: ColumnChoice, metric: str, *, current: bool
+) -> tuple[str, str]:
+    """Return ``train.metric``, and the reason; empty where nothing was to be chosen.
+
+    Args:
+        classes: Rows of each class; empty where a row has no single class.
+        decision: The task.
+        metric: ``train.metric`` now.
+        current: True if the parameters are for this data already; then a metric that suits the task stays.
+    """
+    suitable = {candidate.name for candidate in metrics_for(decision.task) if candidate.validated}
+    if current and (metric in suitable or FunctionName.matches(metric)):
+        return metric, ""
+    if classes:
+        return metric_of_classes(classes)
+    return primary_metric(decision.task).name, ""
+
+
+def metric_of_classes(classes: Counter[str]) -> tuple[str, str]:
+    """Return the metric of classes with so many rows, and the reason. A class of one row is often a typo."""
+    totals = Counter({name: rows for name, rows in classes.items() if rows > 1}) or classes
+    rows = totals.total()
+    fewest_rows = np.quantile(np.array(list(totals.values())), RARE_CLASSES, method="inverted_cdf")
+    if fewest_rows >= RARE * rows / len(totals):
+        return "accuracy", ""
+    largest, most = totals.most_common()[0]
+    rarest, fewest = totals.most_common()[-1]
+    name, why = "f1", "the mean over the classes, in which each class counts the same"
+    if len(totals) == 2:
+        name, why = "matthews_correlation", "0 for predictions without the text and 1 without errors"
+    reason = (
+        f"train.metric: {name} ({title_of(name)}: {why}), because the classes are not balanced: {rarest!r} is"
+        f" {fewest / rows:.1%} of the rows, and predicting {largest!r} has an accuracy of {most / rows:.3f}."
+    )
+    return name, reason
+
+
+def rare_class_last(classes: Counter[str], label: Column) -> list[str] | None:
+    """Return the names of two classes, the rare one last, where their order would be another one.
+
+    F1, average precision and the curves of two classes are of class 1, the second name, and names are sorted:
+    of ``fraud`` and ``ok`` they would be of ``ok``. Numbers keep their order. ``None``: the usual order is
+    right.
+    """
+    if len(classes) != 2 or metric_of_classes(classes)[0] == "accuracy" or label.is_numeric:
+        return None
+    frequent, rare = [name for name, _ in classes.most_common()]
+    return None if frequent < rare else [frequent, rare]
+
+
+# The parameters.
 
 
 def is_current(plan: Plan, params: Params) -> bool:

@@ -7,17 +7,19 @@ BERT for Text Classification?" (beginning and end), and Pappagari et al. 2019, "
 Long Document Classification" (windows).
 """
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tuneline.cli.init.checkpoints import MULTILINGUAL, Checkpoint, Lengths, suggested
+from tuneline.cli.init.checkpoints import MULTILINGUAL, Checkpoint, Lengths, suggested_for
 from tuneline.cli.init.planning import Plan, is_current
 from tuneline.core.launch import AUTO, CPU
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params import Params
+from tuneline.params.data import WindowsParams
 from tuneline.params.loading import default_values
 from tuneline.params.params_file import get_value
 from tuneline.sweeps.space import write_first
@@ -52,9 +54,9 @@ SMOOTHING = 0.1
 It cost no accuracy, and took the loss on test from 1.27 to 0.67 on 300 rows of movies (docs/benchmarks.md).
 """
 FEW_CUT = 0.05
-"""Share of cut rows below which they are truncated: windows would help few of them."""
-MOST_TIME = 8.0
-"""Times the time of ``truncate`` above which windows are not proposed."""
+"""Share of cut rows below which these are truncated."""
+MOST_PROPOSED = 8
+"""Windows per document above which beginning and end are read instead."""
 STRIDE_DIVISOR = 8
 """Neighbouring windows share at most an eighth of a window: 16 of 128 tokens."""
 RESET = (
@@ -81,10 +83,12 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None) -> Recipe
     if is_current(plan, params):
         reason = "as in params.yaml, which is for this data already; --checkpoint NAME makes a new proposal"
         return {}, [reason]
+    cells = [plan.columns[name].cells for name in plan.decision.text_columns]
+    suggested = suggested_for(itertools.chain.from_iterable(cells))
     reason = (
         "No --checkpoint: the model is that of params.yaml. A small new one learns what words mean from"
         f" these {_train_rows(plan, params):,} rows alone, and seldom does better than counting words. To"
-        f" fine-tune a pretrained model instead:\n  tuneline init FILE --checkpoint {suggested(plan)}"
+        f" fine-tune a pretrained model instead:\n  tuneline init FILE --checkpoint {suggested}"
     )
     return {**_reset(plan, params), "train.mixed_precision": _precision(params)}, [reason]
 
@@ -206,33 +210,21 @@ def plan_long_texts(
     # A row of exactly max_length tokens looks like one that was cut.
     full = float(np.mean(lengths.tokens >= max_length))
     if cut.incomplete >= FEW_CUT:
-        stride = min(
-            int(get_value(default_values(), "tokenize.windows.stride")), max_length // STRIDE_DIVISOR
-        )
+        stride = min(WindowsParams().stride, max_length // STRIDE_DIVISOR)
         max_windows = lengths.enough_windows(max_length, stride)
-        windowed = lengths.windowed(max_length, stride, max_windows)
-        factor = windowed.processed / cut.processed
-        reasons.append(
-            f"! {cut.incomplete:.0%} of the rows are longer than {max_length} tokens, and {cut.lost:.0%} of"
-            " all tokens do not fit: docs/long-documents.md"
-        )
-        if lengths.allows_windows(max_length, stride) and factor <= MOST_TIME:
-            full = windowed.incomplete
+        values["tokenize.long_text"] = "head_tail"
+        if lengths.allows_windows(max_length, stride) and max_windows <= MOST_PROPOSED:
+            full = lengths.windowed(max_length, stride, max_windows).incomplete
             values = {
                 "tokenize.long_text": "windows",
                 "tokenize.windows.stride": stride,
                 "tokenize.windows.max_windows": max_windows,
             }
-            reasons.append(
-                f"long_text windows: at most {max_windows} of a text have {1 - windowed.lost:.1%} of the"
-                f" tokens, for {factor:.1f} times the time of truncate"
-            )
-        else:
-            values = {"tokenize.long_text": "head_tail"}
-            obstacle = f"windows would take {factor:.1f} times the time of truncate"
-            if not lengths.allows_windows(max_length, stride):
-                obstacle = "in some pairs both texts are long, and each window has the shorter one whole"
-            reasons.append(f"long_text head_tail: beginning and end of each text are read; {obstacle}")
+        reasons.append(
+            f"! {cut.incomplete:.0%} of the rows are longer than {max_length} tokens, and {cut.lost:.0%} of"
+            f" all tokens do not fit, so tokenize.long_text is {values['tokenize.long_text']}:"
+            " docs/long-documents.md"
+        )
 
     smallest = min(rows for rows in plan.rows.splits.values() if rows)
     variance = full * (1 - full) * (1 / len(lengths.tokens) + 1 / smallest)
@@ -241,9 +233,8 @@ def plan_long_texts(
     if highest > limit:
         values["validate.truncation_rate"] = math.ceil(highest * 20) / 20
         reasons.append(
-            f"! {full:.0%} of the rows lose tokens all the same, by chance up to {highest:.0%} of a split."
-            f" The data check truncation_rate allows {limit:.0%}; it is raised. A checkpoint that takes"
-            " longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
+            f"! The data check truncation_rate allows that {limit:.0%} of the rows lose tokens; it is raised."
+            " A checkpoint that takes longer texts (such as ModernBERT, 8,192 tokens) reads all of them."
         )
     return values, reasons
 

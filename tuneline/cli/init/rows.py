@@ -18,7 +18,7 @@ from tuneline.readers.label_values import plain_text
 from tuneline.readers.rows import BadRowPolicy, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.runtime.errors import DataError
-from tuneline.sniffing.files import Sniffed, Told, sniff
+from tuneline.sniffing.files import Told, sniff
 from tuneline.tasks import TASKS
 
 MOST_BAD = 0.01
@@ -50,35 +50,33 @@ class RowFile:
         return has_all and not all(column.is_unlabelled for column in columns)
 
 
-def sniff_files(paths: Sequence[Path], encoding: str | None) -> dict[str, Sniffed]:
-    """Detect how the file of each split is written."""
-    told = Told(encoding=encoding)
-    return {split: sniff(path, told) for split, path in by_split(files_in(paths)).items()}
-
-
 def read_files(
-    sniffed: Mapping[str, Sniffed], header: bool | None, current: DataParams
+    paths: Sequence[Path], header: bool | None, encoding: str | None, current: DataParams
 ) -> dict[str, RowFile]:
     """Read the file of each split, all of them with or all without a header, and of one layout.
 
     Args:
-        sniffed: What was detected of the file of each split.
+        paths: The files, or their folder.
         header: True if the first line names the columns, as the user says; ``None`` to take what is detected.
+        encoding: Their encoding; ``None`` to take what is detected.
         current: The current parameters, which may allow more bad rows.
 
     Raises:
         UnclearHeaderError: No file shows whether they have a header.
         DataError: The files have different layouts, or cannot be read.
     """
+    told = Told(encoding=encoding, header=header)
+    sniffed = {split: sniff(path, told) for split, path in by_split(files_in(paths)).items()}
     clear = [file.header for file in sniffed.values() if file.is_clear]
-    if header is None and not clear:
+    if not clear:
         raise sniffed["train"].unclear_header("add --header", "add --no-header")
     files = {}
     for split, file in sniffed.items():
         # a file that shows it speaks for those that do not
-        if header is not None or not file.is_clear:
-            file = file.with_header(clear[0] if header is None else header)  # noqa: PLW2901
-        files[split] = read_file(file.settled(), BadRowPolicy(max(current.max_bad_share, MOST_BAD)))
+        header = file.header if file.is_clear else clear[0]
+        files[split] = read_file(
+            file.with_header(header).settled(), BadRowPolicy(max(current.max_bad_share, MOST_BAD))
+        )
         if _shared(files[split].source) != _shared(files["train"].source):
             problem = f"{files[split].path} has another layout than {files['train'].path}."
             raise DataError(problem, "Write all files in one format, delimiter and encoding.")
@@ -106,10 +104,9 @@ def _cells(table: FileTable, names: Sequence[str], bad: BadRows) -> Iterator[dic
     """Yield the cells of all columns."""
     for batch in table.batches(names, bad):
         cells = {}
-        for name, values in batch.columns.items():
-            if isinstance(values, pa.Array):
-                values = values.to_pylist()  # noqa: PLW2901
-            cells[name] = list(map(_cell, values))
+        for name, column in batch.columns.items():
+            values = column.to_pylist() if isinstance(column, pa.Array) else column
+            cells[name] = [_cell(value) for value in values]
         yield cells
 
 

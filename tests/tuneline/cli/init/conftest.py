@@ -8,6 +8,10 @@ import pytest
 
 from tests.params import write_params
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
+from tuneline.cli.init.planning import make_plan
+from tuneline.cli.init.rows import read_files
+from tuneline.columns.readings import UserChoices
+from tuneline.params.loading import load_params
 
 TICKETS = [
     ("the parcel never came", "delivery"),
@@ -15,6 +19,12 @@ TICKETS = [
     ("it arrived broken, in two pieces", "damage"),
     ("the box was crushed", "damage"),
 ]
+
+
+def planned(path, **choices):
+    """Return the plan for a file, with what the user said."""
+    params = load_params()
+    return make_plan(read_files([path], None, None, params.data), UserChoices(**choices), params)
 
 
 @pytest.fixture

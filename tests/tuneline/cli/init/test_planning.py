@@ -1,11 +1,7 @@
-import math
-import re
-
 import pytest
 from typer.testing import CliRunner
 
 from tests.hub import LoopbackHub
-from tests.tuneline.cli.init.test_init import Terminal
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
 from tuneline.cli.init.checkpoints import MULTILINGUAL, SMALL, suggested_for
@@ -28,17 +24,6 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 16, "last")
     assert "0.0% of rows are longer (the model takes no more)" in done.output
     assert params.model.head == "auto"
-
-
-def test_plan_says_what_the_test_rows_can_tell_apart(project, tmp_path):
-    """Words that no two rows share: each row counts."""
-    rows = "".join(f"w{row} a{row} b{row} c{row},{'spam' if row % 3 else 'ham'}\n" for row in range(200))
-    (tmp_path / "unlike.csv").write_text(f"text,label\n{rows}")
-    printed = init(tmp_path / "unlike.csv", "--force").output
-    (number, half) = re.search(
-        r"With (\d+) rows, test measures an accuracy of 0.8 to within (\S+),", printed
-    ).groups()
-    assert float(half) == pytest.approx(1.96 * math.sqrt(0.16 / int(number)), abs=0.001)
 
 
 def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
@@ -78,14 +63,6 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
     done = init(tickets, "--checkpoint", checkpoint, "--force")
     assert done.exit_code == 0, done.output
     assert load_params() == expected
-
-
-def test_question_on_a_terminal_offers_checkpoints(project, tickets, checkpoint, monkeypatch):
-    monkeypatch.setattr("tuneline.cli.init.sys", Terminal)
-    done = init(tickets, input=f"9\n5\n{checkpoint}\ny\n")
-    assert done.exit_code == 0, done.output
-    assert f"1  {SMALL}" in done.output
-    assert load_params().model.checkpoint == checkpoint
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ import csv
 import pytest
 
 from tests.columns_corpus import KINDS, drawn
+from tests.tuneline.cli.init.conftest import planned
 from tests.tuneline.columns.test_choice import ASKED
-from tuneline.cli.init import ask_and_plan
-from tuneline.columns.readings import OpenQuestionError, UserChoices
-from tuneline.params.loading import load_params
+from tuneline.columns.readings import OpenQuestionError
 from tuneline.runtime.errors import DataError
 
 ROWS = 150
@@ -22,12 +21,12 @@ def test_every_row_is_read_as_the_plan_says(project, name):
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
-    choices = UserChoices()
+    choices = {}
     for _ in range(3):
         try:
-            plan = ask_and_plan([path], choices, load_params(), may_ask=False)
+            plan = planned(path, **choices)
         except OpenQuestionError as question:
-            choices = choices.with_answer(question.answers[0])
+            choices |= question.answers[0].choices
         except DataError:
             assert KINDS[name].expected.doubt_only or name in ASKED
             return
@@ -39,5 +38,5 @@ def test_every_row_is_read_as_the_plan_says(project, name):
     rows = sum(plan.rows.splits.values())
     assert rows == ROWS
     assert plan.rows.left_out == 0
-    if expected.layout is not None and not choices.label:
+    if expected.layout is not None and not choices:
         assert plan.decision.sets.layout == expected.layout

@@ -4,11 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tuneline.cli.init import ask_and_plan
+from tests.tuneline.cli.init.conftest import planned
 from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
 from tuneline.cli.init.recipe import fine_tuning, plan_long_texts
 from tuneline.cli.init.rows import SplitRows
-from tuneline.columns.readings import UserChoices
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params.loading import load_params
 
@@ -21,10 +20,6 @@ def plan(tickets):
 @pytest.fixture
 def opened(checkpoint):
     return open_checkpoint(checkpoint, None)
-
-
-def planned(path):
-    return ask_and_plan([path], UserChoices(), load_params(), may_ask=False)
 
 
 def of_rows(plan, *, task="classification", classes=1, **rows):
@@ -110,17 +105,20 @@ def test_few_validation_rows_do_not_choose_among_the_epochs(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize(
-    ("tokens", "kind", "max_windows"),
+    ("tokens", "kind", "max_windows", "limit"),
     [
-        ([100] * 96 + [2000] * 4, "truncate", None),
-        ([100] * 95 + [2000] * 5, "windows", 2),
-        ([900] * 100, "windows", 2),
-        ([100] * 90 + [9000] * 10, "windows", 16),
-        ([9000] * 100, "head_tail", None),
+        ([100] * 96 + [2000] * 4, "truncate", None, None),
+        ([100] * 95 + [2000] * 5, "windows", 2, None),
+        ([900] * 100, "windows", 2, None),
+        ([9000] * 100, "head_tail", None, 1.0),
     ],
 )
-def test_long_texts_are_read_in_windows_unless_they_are_few_or_too_long(plan, tokens, kind, max_windows):
-    values, reasons = plan_long_texts(lengths(*tokens).rows, 512, plan, load_params())
+def test_long_texts_are_read_in_windows_unless_they_are_few_or_too_long(
+    plan, tokens, kind, max_windows, limit
+):
+    rows = of_rows(plan, train=8000, validation=1000, test=1000)
+    values, reasons = plan_long_texts(lengths(*tokens).rows, 512, rows, load_params())
     assert values["tokenize.long_text"] == kind
     assert values.get("tokenize.windows.max_windows") == max_windows
+    assert values.get("validate.truncation_rate") == limit
     assert ("docs/long-documents.md" in "\n".join(reasons)) == (kind != "truncate")

@@ -13,7 +13,7 @@ from tests.conftest import SHARED
 from tests.params import write_params
 from tuneline.cli.evaluate.file_evaluation import read_labelled
 from tuneline.cli.init.planning import Plan, make_plan
-from tuneline.cli.init.rows import read_files, sniff_files
+from tuneline.cli.init.rows import read_files
 from tuneline.cli.predict import opened_input
 from tuneline.columns.readings import UserChoices
 from tuneline.params.loading import load_params
@@ -106,7 +106,7 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
     """Compare how the commands read a file, and the texts and labels; return the texts."""
     params = load_params()
     try:
-        files = read_files(sniff_files([path], None), None, params.data)
+        files = read_files([path], None, None, params.data)
         made = make_plan(files, UserChoices(), params)
     except DataError as error:
         pytest.skip(f"init does not read it: {error.problem}")

@@ -4,7 +4,7 @@ import pytest
 
 from stages.download.__main__ import main as download
 from tests.tuneline.cli.init.test_init import init
-from tuneline.cli.init.metric_choice import metric_of_classes
+from tuneline.cli.init.planning import metric_of_classes
 from tuneline.params.loading import load_params
 
 
