@@ -1,6 +1,7 @@
 """The choice of the label: every reading of every column, in ranks, and the question between equal ones."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,7 +21,6 @@ from tuneline.columns.readings import (
 )
 from tuneline.columns.sets import (
     LONGEST_LABEL,
-    MOST_VOTED,
     ONE_CELL,
     indicator_reading,
     indicator_words,
@@ -28,7 +28,6 @@ from tuneline.columns.sets import (
     set_readings,
     share_of,
 )
-from tuneline.params.data import LABELS_OF_COLUMNS
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
@@ -54,11 +53,10 @@ PERSON = re.compile(
 )
 """Names of columns that say who labelled a row, or that have the labels of one person."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./-]\d\d?[./-]\d{2,4}.*")
-NUMBERED_NAME = re.compile(r"(.*?)[_ .-]?(\d+)")
+NUMBERED_NAME = re.compile(r"[_ .-]?\d+$")
+"""The end of the name of one of several columns."""
 CLASS_WORDS = ("class", "categor", "intent", "topic", "code")
 """Words in the name of a column whose numbers can be those of classes, however many there are."""
-LEAST_SHARED = 0.6
-"""Share of the cells of a column whose name the other columns have, too."""
 MOST_ASKED = 4
 """Answers to a question."""
 NAME_IT = "Name the column of the label: --label COLUMN"
@@ -76,26 +74,27 @@ def choose_label(columns: Sequence[Column], choices: UserChoices) -> LabelReadin
     if len(named) > 1:
         return _of_several(named)
     if named:
-        _refuse_one_value(named[0])
+        if len(named[0].values) < 2 and not named[0].nested:
+            problem = f"Column {named[0].name!r} has one value in all rows: there is nothing to learn."
+            raise DataError(problem, NAME_IT)
         found = column_readings(named[0], choices)
     else:
         found = _all_readings(candidates, choices)
     allowed = [reading for reading in found if choices.allow(reading)]
     if not allowed:
-        raise _no_label(candidates, choices)
+        raise _no_label(choices)
 
     rank = min(reading.rank for reading in allowed)
-    equal = [reading for reading in allowed if reading.rank == rank]
-    best = [reading for reading in equal if not reading.refused]
-    refused = [reading for reading in equal if reading.refused]
-    if refused and not {reading.columns for reading in best} - {refused[0].columns}:
-        hints = [refused[0].refused, *(f"Or: {choices.command} {reading.answer.options}" for reading in best)]
-        raise DataError(
-            f"{refused[0].place}: {refused[0].trains}, which cannot be read.",
-            "\n  ".join([*hints, f"Or: {NAME_IT}"]),
-        )
+    best = [reading for reading in allowed if reading.rank == rank]
+    for reading in best:
+        if reading.refused:
+            hints = [reading.refused]
+            hints += [f"Or: {choices.command} {other.answer.options}" for other in best if not other.refused]
+            hints.append(f"Or: {NAME_IT}")
+            problem = f"{reading.place}: {reading.trains}, which cannot be read."
+            raise DataError(problem, "\n  ".join(hints))
     is_enough = best[0].coverage >= LEAST_COVERAGE and rank <= PLAIN
-    if len(best) > 1 or refused or not (is_enough or named):
+    if len(best) > 1 or not (is_enough or named):
         raise OpenQuestionError(_question(best), [reading.answer for reading in best[:MOST_ASKED]], choices)
     return best[0]
 
@@ -118,25 +117,46 @@ def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[Label
     readings: list[LabelReading] = []
     members: set[str] = set()
     if choices.task in (None, SET_TASK) and choices.separator is None:
-        for reading in group_readings(columns):
-            readings.append(reading)
-            if reading.rank <= KNOWN_NAME or reading.refused:
-                members.update(reading.columns)
+        indicators = indicator_reading([column for column in columns if not names_person(column.name)])
+        if indicators is not None:
+            readings.append(indicators)
+            if indicators.rank <= KNOWN_NAME:
+                members.update(indicators.columns)
+    series = Counter(NUMBERED_NAME.sub("", column.key) for column in columns)
     for column in columns:
         is_label = column.key in ONLY_LABEL_NAMES
         if column.name in members and not is_label:
             continue
         found = column_readings(column, choices)
-        if is_label and not any(reading.sets or reading.refused for reading in found):
-            _refuse_as_label(column)
-        elif not is_label and (column.numbers_rows or is_id(column) or is_date(column)):
-            found = []
-        elif not is_label and holds_texts(column):
-            found = [reading for reading in found if reading.sets is not None]
+        obstacle = _why_no_label(column)
+        if obstacle:
+            found = [reading for reading in found if reading.sets is not None or reading.refused]
+        if obstacle and is_label and not found:
+            hint = f"{NAME_IT} --text COLUMN; or --label {column.name!r} to learn it all the same"
+            raise DataError(f"Column {column.name!r} {obstacle}: it is not a label.", hint)
+        if not is_label and (is_id(column) or (obstacle and not holds_texts(column))):
+            continue
         for reading in found:
             if reading.coverage >= LEAST_COVERAGE or column.key in LABEL_NAMES:
-                readings.append(_ranked_by_name(reading, column.key))
+                ranked = _ranked_by_name(reading, column.key)
+                if series[NUMBERED_NAME.sub("", column.key)] > 1:
+                    # of several people, or some labels each
+                    ranked = replace(ranked, rank=max(ranked.rank, WEAK))
+                readings.append(ranked)
     return readings
+
+
+def _why_no_label(column: Column) -> str:
+    """Return why a column is not a label; empty if it can be one."""
+    if len(column.values) < 2 and not column.nested:
+        return "has one value in all rows"
+    if column.numbers_rows:
+        return "numbers the rows"
+    if is_date(column):
+        return "has dates"
+    if holds_texts(column):
+        return "has distinct values of several words, as texts have"
+    return ""
 
 
 def _ranked_by_name(reading: LabelReading, key: str) -> LabelReading:
@@ -173,7 +193,9 @@ def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
 def _classes(column: Column) -> list[LabelReading]:
     """Return how the column is a label of classes: not at all if it has one value, or too many."""
     values = column.values
-    if column.nested or column.many or len(values) < 2 or column.fractions:
+    if column.nested or column.many or len(values) < 2:
+        return []
+    if column.is_numeric and not all(float(value).is_integer() for value in values):
         return []
     if len(values) > min(MOST_CLASSES, max(MOST_DISTINCT * column.filled, 2)):
         return []
@@ -190,15 +212,9 @@ def _classes(column: Column) -> list[LabelReading]:
 
 
 def _of_many_classes(column: Column, choices: UserChoices) -> list[LabelReading]:
-    """Return the reading as classes of a column that does not look like it, if the user named it.
-
-    Raises:
-        DataError: It has too many distinct values.
-    """
-    if not choices.label:
+    """Return the reading as classes of a column that does not look like it, if the user named it."""
+    if not choices.label or (column.many and not column.is_numeric):
         return []
-    if column.many and not column.is_numeric:
-        raise DataError(f"Column {column.name!r} has too many distinct values to be a label.", NAME_IT)
     trains = f"{len(column.values)} classes"
     return [LabelReading((column.name,), column.name, "classification", IF_NAMED, trains)]
 
@@ -225,45 +241,6 @@ def holds_texts(column: Column) -> bool:
     return is_distinct and column.mean_words >= WORDS_OF_TEXT
 
 
-def group_readings(columns: Sequence[Column]) -> list[LabelReading]:
-    """Return how several columns have the labels together.
-
-    Columns of one vocabulary that are numbered or called after people are refused: they have the labels of
-    several people, or some labels each.
-    """
-    groups: dict[str, list[Column]] = {}
-    rest = []
-    for column in columns:
-        match = NUMBERED_NAME.fullmatch(column.key)
-        has_names = not column.nested and 1 < len(column.values) <= MOST_VOTED
-        if has_names and names_person(column.name):
-            groups.setdefault("people", []).append(column)
-            continue
-        rest.append(column)
-        if has_names and match is not None and not column.is_numeric:
-            groups.setdefault(f"numbered {match[1]}", []).append(column)
-
-    indicators = indicator_reading(rest)
-    readings = [indicators] if indicators is not None else []
-    for members in groups.values():
-        if len(members) > 1 and _have_one_vocabulary(members):
-            names = tuple(column.name for column in members)
-            trains = "some labels each, or the labels of several people"
-            readings.append(
-                LabelReading(names, LABELS_OF_COLUMNS, "classification", PLAIN, trains, refused=ONE_CELL)
-            )
-    return readings
-
-
-def _have_one_vocabulary(columns: Sequence[Column]) -> bool:
-    """Return True if the names of each column are names of the others, too."""
-    for column in columns:
-        others = set().union(*(other.values for other in columns if other is not column))
-        if share_of(column, others.__contains__) < LEAST_SHARED:
-            return False
-    return True
-
-
 def _of_several(columns: Sequence[Column]) -> LabelReading:
     """Return the reading of several columns that the user named.
 
@@ -279,47 +256,12 @@ def _of_several(columns: Sequence[Column]) -> LabelReading:
     return reading
 
 
-def _refuse_one_value(column: Column) -> None:
-    """Refuse a label that is the same in all rows."""
-    if len(column.values) < 2 and not column.nested:
-        value = next(iter(column.values), "")
-        raise DataError(
-            f"Column {column.name!r} has the value {value!r} in all {column.filled:,} rows: there is nothing"
-            " to learn.",
-            NAME_IT,
-        )
-
-
-def _refuse_as_label(column: Column) -> None:
-    """Refuse a column that is called a label, and from which nothing can be learned.
-
-    Raises:
-        DataError: It has one value, numbers the rows, or holds dates or texts.
-    """
-    _refuse_one_value(column)
-    what = ""
-    if column.numbers_rows:
-        what = "numbers the rows"
-    elif is_date(column):
-        what = "has dates"
-    elif holds_texts(column):
-        what = f"has {len(column.values):,} distinct values of {column.mean_words:.0f} words, as texts have"
-    if what:
-        hint = f"{NAME_IT} --text COLUMN; or --label {column.name!r} to learn it all the same"
-        raise DataError(f"Column {column.name!r} {what}: it is not a label.", hint)
-
-
-def _no_label(columns: Sequence[Column], choices: UserChoices) -> DataError:
+def _no_label(choices: UserChoices) -> DataError:
     """Return the error for a file without a column that looks like a label."""
     if choices.task == SET_TASK:
         hint = (
             "Name the column of the labels (--label COLUMN) and what separates them (--separator ';'), or a"
-            " column of 0 and 1 for each label (--label A --label B). A text in several rows: write it once,"
-            " with its labels in one cell (a; b)"
+            " column of 0 and 1 for each label (--label A --label B)"
         )
         return DataError("No column has several labels per row.", hint)
-    nested = [column.name for column in columns if column.nested]
-    hint = NAME_IT
-    if nested:
-        hint = f"{listed(nested)}: several labels are a flat list of names, or one text. {NAME_IT}"
-    return DataError("No column looks like a label: few distinct values, or numbers.", hint)
+    return DataError("No column looks like a label: few distinct values, or numbers.", NAME_IT)

@@ -5,13 +5,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 NESTED = "\x00nested"
 """Beginning of a cell that holds a list or an object, which is not a text. A list follows it, as JSON."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
 WORD_PATTERN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+NUMBER = re.compile(r"(?=.{1,40}$)[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES = 1000
 """Distinct values that are counted; a column with more does not hold classes."""
 SAMPLE_ROWS = 5000
@@ -36,12 +37,9 @@ class Column:
     Attributes:
         rows: Number of rows.
         filled: Rows with a value.
-        words: Words of all cells.
-        numbers, fractions: Cells that are numbers, and cells that are numbers but not whole.
         nested: Cells that are lists or objects.
         many: There are more than ``MOST_VALUES`` values.
         values: Number of cells by value: of all rows, or of the sample where there are ``many`` values.
-        numbered: Each cell is the whole number after the number of the cell before.
         cells: The cells of the sample, in the same order of rows in all columns.
         first: The cells of the first rows.
     """
@@ -49,16 +47,11 @@ class Column:
     name: str
     rows: int = 0
     filled: int = 0
-    words: int = 0
-    numbers: int = 0
-    fractions: int = 0
     nested: int = 0
     many: bool = False
     values: Counter[str] = field(default_factory=Counter)
-    numbered: bool = True
     cells: list[str | None] = field(default_factory=list)
     first: list[str | None] = field(default_factory=list)
-    _last: float | None = None
 
     def add(self, cell: str | None, place: int) -> None:
         """Count one cell, and keep it in this place of the sample, if that is below ``SAMPLE_ROWS``."""
@@ -74,16 +67,6 @@ class Column:
         if text.startswith(NESTED):
             self.nested += 1
             text = text.removeprefix(NESTED) or text
-        self.words += count_words(text)
-
-        number = None
-        if len(text) < 40 and NUMBER.fullmatch(text):
-            number = float(text)
-            self.numbers += 1
-            self.fractions += not number.is_integer()
-        if number is None or (self._last is not None and number != self._last + 1):
-            self.numbered = False
-        self._last = number
 
         # Values beyond MOST_VALUES are not kept: a column of texts would take the memory of the whole file.
         if text in self.values or len(self.values) < MOST_VALUES:
@@ -106,25 +89,26 @@ class Column:
         """Number of cells in ``values``."""
         return self.values.total()
 
-    @property
-    def sampled_once_in(self) -> float:
-        """Number of rows for each row of the sample."""
-        return (self.rows - 1) / max(len(self.cells) - 1, 1)
-
-    @property
+    @cached_property
     def mean_words(self) -> float:
-        """Mean number of words of a filled cell."""
-        return self.words / max(self.filled, 1)
+        """Mean number of words of a cell in ``values``."""
+        words = sum(cells * count_words(value) for value, cells in self.values.items())
+        return words / max(self.counted, 1)
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """True if every value is a number."""
+        return bool(self.values) and all(map(NUMBER.fullmatch, self.values))
 
     @property
     def numbers_rows(self) -> bool:
-        """True if it numbers the rows."""
-        return self.numbered and self.filled > 2
-
-    @property
-    def is_numeric(self) -> bool:
-        """True if every filled cell is a number."""
-        return 0 < self.filled == self.numbers
+        """True if it numbers the rows: all values differ, and the first ones are whole numbers in order."""
+        if len(self.values) < max(self.counted, 3) or not all(
+            (cell or "").isdecimal() for cell in self.first
+        ):
+            return False
+        numbers = [int(cell or "") for cell in self.first]
+        return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     @property
     def is_unlabelled(self) -> bool:

@@ -10,7 +10,6 @@ from tuneline.columns.profiles import Column
 from tuneline.columns.readings import IF_NAMED, KNOWN_NAME, LEAST_FIT, PLAIN, SET_TASK, LabelReading
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_values import (
-    BRACKETS,
     INDICATORS,
     ValueProblemError,
     parse_list,
@@ -24,17 +23,12 @@ LONGEST_LABEL = 100
 """Characters of a part that can be a label."""
 MOST_LABELS = 1000
 """Distinct parts; more are not labels."""
-NO_SEPARATORS = "'\"`.<>=!~"
-"""Characters that separate nothing when alone: quotes, and what is in versions and conditions."""
+SEPARATORS = ("><", ";", "|", "\n", "\t", ",", "/", "#", "&", "+", ":::", " ")
+"""What is tried between two names; ``--separator`` names any other."""
 SEPARATORS_OF_NUMBERS = (",", ";", "|", " ", "\n", "\t")
 """What can be between numbers of labels; others make dates, times, fractions and addresses of them."""
 STRONG_SEPARATORS = (";", "|", "><", "\t")
 """Separators that names of classes seldom contain."""
-BETWEEN = re.compile(r"\s*[^\w\s]+\s*|\s+|_{2,}")
-"""What can be between two names."""
-LEAST_SEPARATED = 0.01
-"""Share of the cells that have a possible separator."""
-MOST_SEPARATORS = 12
 LEAST_SEVERAL = 0.05
 """Share of the cells with several parts, below which a separator that names can contain is a part of one."""
 LEAST_MIXING, CLEAR_MIXING, RICH_MIXING = 0.2, 0.5, 0.8
@@ -214,39 +208,18 @@ class Parts:
         )
 
 
-def separators_of(column: Column) -> list[str]:
-    """Return what can separate labels: what is between words in some of the cells, the most frequent first.
-
-    White space around punctuation is not part of a separator, and white space alone is one character.
-    """
-    counts: Counter[str] = Counter()
-    for text, cells in column.values.items():
-        tokens = set()
-        for match in BETWEEN.findall(text.strip().strip("|;,/#<>[]{}()")):
-            blank = next((character for character in "\n\t" if character in match), " ")
-            token = match.strip() or blank
-            tokens.add(token)
-            if len(token) > 1 and token not in BRACKETS:
-                tokens.update(token)
-        for token in sorted(tokens):
-            counts[token] += cells
-    least = max(LEAST_SEPARATED * column.counted, 3)
-    frequent = [token for token, cells in counts.most_common() if cells >= least]
-    return [token for token in frequent if token not in NO_SEPARATORS][:MOST_SEPARATORS]
-
-
 def _best_separated(column: Column) -> list[LabelReading]:
     """Return the reading with the separator that gives the fewest labels.
 
-    Any other one leaves several labels in a part, and has their combinations as labels. Of ":" and ":::",
-    which give the same, the longer is meant.
+    Any other one leaves several labels in a part, and has their combinations as labels.
     """
-    possible = [Parts.of(column.values, separator) for separator in separators_of(column)]
-    possible = [parts for parts in possible if parts.can_be_labels and _can_separate(column, parts)]
-    if not possible:
-        return []
-    parts = min(possible, key=lambda parts: (len(parts.labels), -len(parts.separator)))
-    return [separated_by(column, parts.separator)]
+    best: Parts | None = None
+    for separator in SEPARATORS:
+        parts = Parts.of(column.values, separator)
+        is_possible = parts.can_be_labels and _can_separate(column, parts)
+        if is_possible and (best is None or len(parts.labels) < len(best.labels)):
+            best = parts
+    return [] if best is None else [separated_by(column, best.separator)]
 
 
 def _can_separate(column: Column, parts: Parts) -> bool:

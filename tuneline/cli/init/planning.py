@@ -180,7 +180,7 @@ def division_notes(columns: Mapping[str, Column], decision: ColumnChoice) -> lis
                 f"{name!r} has dates: a random split has the same days in train and in test. --by-time"
                 f" {name!r} tests on the latest rows."
             )
-        elif FEWEST_MATES <= mates <= MOST_MATES and not (column.nested or column.fractions):
+        elif FEWEST_MATES <= mates <= MOST_MATES and not column.nested:
             notes.append(
                 f"{name!r} has {mates:.1f} rows per value. If their texts are alike, as a customer's or a"
                 f" document's, the metric would be too good: --by {name!r} keeps them in one split."
