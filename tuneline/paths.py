@@ -23,8 +23,6 @@ PROJECT = Path("project")
 """Python files of the user: losses and metrics that parameters name."""
 
 SOURCE = Path("data/source")
-FETCHED = Path("data/fetched")
-"""Copies of the files of ``data.path: s3://...``."""
 CORRECTIONS = Path("data/corrections")
 """Labels that people changed and rows that are left out, in git. The stage ``download`` applies them."""
 REFERENCE_PROFILE = Path("data/reference/profile.json")

@@ -3,7 +3,6 @@
 New rows are compared with it: ``flows/ingestion/harvest.py``.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from tuneline.analysis.text import Keys, mixed
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.data import DataParams, FilesParams, LabelSetsParams
 from tuneline.paths import SOURCE
-from tuneline.readers.files import is_url, shown
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.label_values import class_name
 from tuneline.readers.labelled import LABEL, UNNAMED_CLASSES, LabelledColumns, labelled_rows
@@ -245,12 +243,6 @@ class BatchColumns:
         return dict(zip(names, batch.columns, strict=False))
 
 
-_PLAIN = re.compile(r"[\w.-]+")
-"""One split of the source, whole."""
-_SPLIT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?")
-"""A split of the source in a sum of splits, with its slice."""
-
-
 @dataclass(frozen=True)
 class DataLayout:
     """The files of ``data.source: files``, relative to the root of a checkout.
@@ -285,20 +277,12 @@ class DataLayout:
             raise ParamsError(
                 "data.split.stratify is true: added rows would move a few others to another split.", hint
             )
-        train, held_out = _source_splits(data)
-
-        if is_url(data.path or ""):
-            hint = (
-                "Put new files there yourself, and run `dvc repro -f download`; or set data.path to a folder"
-                " of this repository."
-            )
-            raise ParamsError(
-                f"data.path is {shown(str(data.path))}: new rows are added to files under {SOURCE}/.", hint
-            )
+        specs = data.source_specs
+        train = specs.pop("train")
         folder = Path(data.path or ".")
         if folder.parts[:2] != SOURCE.parts:
             folder = SOURCE / folder
-        return cls(folder, train, held_out)
+        return cls(folder, train, tuple(specs.values()))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -352,33 +336,6 @@ class DataLayout:
             if not _ignored(root, repository, path):
                 return path
         return candidates[-1]
-
-
-def _source_splits(data: DataParams) -> tuple[str, tuple[str, ...]]:
-    """Return the split of the source that gets new rows, and the splits that are held out.
-
-    Raises:
-        ParamsError: New rows could change the split of other rows.
-    """
-    specs = data.source_specs
-    train = specs.pop("train")
-    if not _PLAIN.fullmatch(train):
-        raise ParamsError(
-            f"data.splits.train is {train!r}: new rows need one split of the source.",
-            "Name one, without slices or sums.",
-        )
-    names: list[str] = []
-    for spec in specs.values():
-        names += _SPLIT.findall(spec)
-    if train in names:
-        hint = (
-            "Divide it with data.split (stratify: false) instead of slices: the split of a row then"
-            " follows from the row alone."
-        )
-        raise ParamsError(
-            f"data.splits: {train!r} gives more than one split, so new rows would move others.", hint
-        )
-    return train, tuple(dict.fromkeys(names))
 
 
 def _ignored(root: Path, repository: Repository, path: Path) -> bool:

@@ -13,8 +13,6 @@ commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows 
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,18 +22,9 @@ import pyarrow.parquet as pq
 from stages.download.corrector import Corrector
 from stages.download.files import Files
 from stages.download.hub import Hub
-from stages.download.raw_splits import LabelEncoder, RawWriter, RowSelection, divide_train, remove_classes
+from stages.download.raw_splits import LabelEncoder, RawWriter, RowSelection, divide_train
 from stages.download.sample import SampleSource
-from stages.download.source import (
-    SkippedRows,
-    StagedSplit,
-    check_rows,
-    open_skipped,
-    refuse_overlaps,
-    resolve_split,
-    source_splits,
-    stage_split,
-)
+from stages.download.source import SourceSplit, StagedSplit, stage_split, write_skipped
 from tuneline.analysis.corrections import Corrections
 from tuneline.core.launch import check_launch
 from tuneline.core.provenance import write_provenance
@@ -52,11 +41,10 @@ from tuneline.readers.rows import BadRowPolicy
 from tuneline.runtime.atomic_files import publish_directory, replace_directory, working_directory
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress, say
-from tuneline.runtime.wording import listed
 from tuneline.tasks import unnamed_task
 
 WORK = "work"
-"""Temporary folder: copies of the source's splits (``staged``) and files of the raw splits (``written``)."""
+"""Temporary folder: copies of the splits of the source, and files of the raw splits."""
 LIBRARIES = ("datasets", "pyarrow")
 README = "The group of each row by data.split.by, as a number; no file for a split without groups.\n"
 """Keeps the folder, a dependency of the stage ``validate``: DVC restores no empty folder."""
@@ -81,38 +69,29 @@ def open_source(params: DataParams, seed: int) -> Source:
             return Hub(str(params.path), params.name, params.revision)
 
 
-def download(
-    params: Params, source: Source, folder: Path, groups: Path, skipped: SkippedRows
-) -> dict[str, int]:
+def download(params: Params, source: Source, folder: Path, groups: Path) -> dict[str, int]:
     """Read every required split of the source once, and write the splits of the pipeline.
 
     The empty ``folder`` gets the Parquet files and ``source.json``, the empty folder ``groups`` the group of
-    each row, ``skipped`` the rows that are left out.
+    each row.
 
     Returns:
-        The number of rows of each split.
+        The number of rows of each split, and of the rows that are left out.
     """
-    specs = params.data.source_specs
-    corrections = Corrections.read()
-
     # source
-    staged = read_splits(params, source, specs, folder / WORK / "staged", skipped)
+    staged, skipped = read_splits(params, source, folder / WORK)
 
     # rows of each split
-    sizes = {name: split.rows for name, split in staged.items()}
-    slices = {split: resolve_split(split, spec, sizes) for split, spec in specs.items()}
-    refuse_overlaps(slices)
     with progress("download: dividing the rows by data.split"):
-        divided, ungrouped = divide_train(params, slices["train"], staged)
-    selections = {split: RowSelection(parts) for split, parts in slices.items()}
-    selections |= divided
+        selections, ungrouped = divide_train(params, staged["train"])
+    for split in params.data.source_specs:
+        if split != "train":
+            selections[split] = RowSelection(staged[split])
     for split in labelled_splits(params):
-        refuse_unlabelled(split, selections[split], staged)
+        refuse_unlabelled(split, selections[split])
 
     # raw splits
-    splits, label_names, applied = write_splits(
-        params, staged, selections, corrections, folder, groups=groups
-    )
+    splits, label_names, applied = write_splits(params, selections, folder, groups)
 
     # origin
     file_rows: dict[str, int] = {}
@@ -133,7 +112,9 @@ def download(
         }
     write_record(folder / "source.json", RawSource.model_validate(values))
     shutil.rmtree(folder / WORK)
-    return {name: split.rows for name, split in splits.items()}
+    counts = {f"{name}_rows": split.rows for name, split in splits.items()}
+    counts["bad_rows"] = skipped
+    return counts
 
 
 def labelled_splits(params: Params) -> list[str]:
@@ -143,32 +124,33 @@ def labelled_splits(params: Params) -> list[str]:
     return [split for split in SPLITS if split != "test"]
 
 
-def read_splits(
-    params: Params, source: Source, specs: Mapping[str, str], staging: Path, skipped: SkippedRows
-) -> dict[str, StagedSplit]:
-    """Read each split of the source that a specification names into ``staging``."""
-    sources = {split: source_splits(split, spec) for split, spec in specs.items()}
-    labelled: set[str] = set()
-    for split in labelled_splits(params):
-        labelled.update(sources.get(split, sources["train"]))
+def read_splits(params: Params, source: Source, folder: Path) -> tuple[dict[str, StagedSplit], int]:
+    """Read each split of the source that ``data.splits`` names into a folder.
 
-    # each split of the source once, in the order in which it is first named
+    The rows that are left out are also listed if there are too many of them, which is an error.
+
+    Returns:
+        The copies, by split of the pipeline, and the number of rows that were left out.
+    """
+    specs = params.data.source_specs
+    labelled = labelled_splits(params)
     staged: dict[str, StagedSplit] = {}
-    for name in dict.fromkeys(chain.from_iterable(sources.values())):
-        is_train = name in sources["train"]
-        columns = source_columns(params, label_optional=name not in labelled, grouped=is_train)
-        path = staging / f"{len(staged)}.parquet"
-        skipped_before = skipped.count
-        source_split = source.read(name, columns)
-        staged[name] = stage_split(source_split, columns, path, partial(skipped.add, name))
-        check_rows(staged[name], columns)
+    read: dict[str, SourceSplit] = {}
+    skipped = 0
+    for split, name in specs.items():
+        columns = source_columns(params, label_optional=split not in labelled, grouped=split == "train")
+        read[name] = source.read(name, columns)
+        try:
+            staged[split] = stage_split(read[name], columns, folder / f"{split}.parquet")
+        finally:
+            before = skipped
+            skipped = write_skipped(SKIPPED, read)
 
-        message = f"download: {staged[name].name}: {staged[name].rows:,} rows"
-        bad = skipped.count - skipped_before
-        if bad:
-            message += f"; bad rows left out: {bad:,}, in {SKIPPED}"
+        message = f"download: {staged[split].name}: {staged[split].rows:,} rows"
+        if skipped > before:
+            message += f"; bad rows left out: {skipped - before:,}, in {SKIPPED}"
         say(message)
-    return staged
+    return staged, skipped
 
 
 def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> LabelledColumns:
@@ -194,16 +176,15 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     )
 
 
-def refuse_unlabelled(split: str, selection: RowSelection, staged: Mapping[str, StagedSplit]) -> None:
+def refuse_unlabelled(split: str, selection: RowSelection) -> None:
     """Refuse a split without labels: no model can be trained or evaluated on it."""
-    for part in selection.slices:
-        if not staged[part.source].labelled:
-            raise DataError(
-                f"{staged[part.source].name} has no labels (all are -1 or missing), but the {split} split"
-                " needs them.",
-                "Published test splits often have none: name another in data.splits, or evaluate on"
-                " validation (evaluate.split).",
-            )
+    if not selection.staged.labelled:
+        raise DataError(
+            f"{selection.staged.name} has no labels (all are -1 or missing), but the {split} split"
+            " needs them.",
+            "Published test splits often have none: name another in data.splits, or evaluate on"
+            " validation (evaluate.split).",
+        )
 
 
 def refuse_constant(split: str, files: Sequence[Path]) -> None:
@@ -223,13 +204,7 @@ def refuse_constant(split: str, files: Sequence[Path]) -> None:
 
 
 def write_splits(
-    params: Params,
-    staged: Mapping[str, StagedSplit],
-    selections: Mapping[str, RowSelection],
-    corrections: Corrections,
-    folder: Path,
-    *,
-    groups: Path,
+    params: Params, selections: Mapping[str, RowSelection], folder: Path, groups: Path
 ) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
     """Write the Parquet files of the three splits.
 
@@ -237,46 +212,29 @@ def write_splits(
         The origin of each split, the class names, and what was corrected.
     """
     data = params.data
-    written = folder / WORK / "written"
-    encoder = LabelEncoder.of(staged, selections["train"], data)
+    encoder = LabelEncoder.of(selections["train"], data)
     labels = encoder.labels
-    corrector = Corrector(corrections, data.text_columns, labels)
+    corrector = Corrector(Corrections.read(), data.text_columns, labels)
 
     splits: dict[str, SplitSource] = {}
-    files: list[tuple[Path, Path]] = []  # each with its place in data/raw
     for position, split in enumerate(SPLITS):
+        written = folder / WORK / split
         writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
-        rows = writer.write(written / split, staged, selections[split], data.max_rows, params.seed + position)
-
+        rows = writer.write(written, selections[split], data.max_rows, params.seed + position)
         if writer.groups is not None:
             write_numbers(groups / f"{split}.parquet", GROUP_COLUMN, writer.groups)
 
         # shards, whose names in data/raw have their number: known only now
         count = math.ceil(rows / data.shard_rows)
-        shards = []
-        for number in range(count):
-            path = written / split / f"{number:05d}.parquet"
-            shards.append(path)
-            files.append((path, shard_file(folder, split, number, count)))
+        files = [shard_file(folder, split, number, count) for number in range(count)]
+        for number, path in enumerate(files):
+            (written / f"{number:05d}.parquet").replace(path)
         if not labels.has_classes and split in {"train", params.evaluate.split}:
-            refuse_constant(split, shards)
+            refuse_constant(split, files)
 
         specification = data.source_specs.get(split, data.splits.train)
         splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
-    applied = corrector.report()
-
-    # Only now is it known which classes the corrections have emptied.
-    empty = []
-    if data.label_names is None:
-        empty = corrector.emptied_classes()
-    if empty:
-        names = listed(labels.output_names[label] for label in empty)
-        say(f"download: the corrections leave no row of {names}: no class any more.")
-        labels = remove_classes(files, labels, empty)
-    else:
-        for path, target in files:
-            path.replace(target)
-    return splits, labels.names, applied
+    return splits, labels.names, corrector.report()
 
 
 def record_corrections() -> None:
@@ -293,25 +251,19 @@ def main() -> dict[str, float]:
     metrics.unlink(missing_ok=True)
     source = open_source(params.data, params.seed)
     with (
-        open_skipped(SKIPPED) as skipped,
         replace_directory(RAW) as folder,
         # not beside its target, which is inside of an out: a killed run leaves nothing there
         working_directory(REPORTS / GROUPS.name) as groups,
     ):
         (groups / "README.md").write_text(README, encoding="utf-8")
-        rows = download(params, source, folder, groups, skipped)
+        counts = download(params, source, folder, groups)
         GROUPS.parent.mkdir(parents=True, exist_ok=True)
         publish_directory(groups, GROUPS)
 
-    # metrics
-    values = {}
-    counts = []
-    for split, count in rows.items():
-        values[f"{split}_rows"] = count
-        counts.append(f"{split} {count:,}")
-    values["bad_rows"] = skipped.count
-    write_record(metrics, Metrics.of(values))
-    say(f"download: {', '.join(counts)} rows")
+    write_record(metrics, Metrics.of(counts))
+    rows = {split: counts[f"{split}_rows"] for split in SPLITS}
+    sizes = ", ".join(f"{split} {count:,}" for split, count in rows.items())
+    say(f"download: {sizes} rows")
     return {"rows": sum(rows.values())}
 
 

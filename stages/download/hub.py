@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +45,16 @@ class Hub:
 
         import datasets
 
-        with self._explained():
+        try:
             self.data: Any = datasets.load_dataset(self.path, self.name, revision=self.commit)
+        except (ConnectionError, OSError, datasets.exceptions.DatasetsError) as error:
+            raise UnreadableError(f"data.path: {self.label} cannot be fetched: {error}", _PIN) from None
+        except (ValueError, RuntimeError, pa.ArrowException) as error:
+            # an unknown configuration, a loading script, or damaged files
+            raise DataError(
+                f"data.path, data.name: {self.label} cannot be read: {error}",
+                "Check data.name; of a data set with a loading script use a copy in Parquet.",
+            ) from None
         # Without network the library takes the latest version that it finds in its cache, whatever was asked
         # for.
         for split in self.data.values():
@@ -89,26 +96,6 @@ class Hub:
         """Return the data set and the commit that was read."""
         return {"path": self.path, "name": self.name, "revision": self.revision, "commit": self.commit}
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Replace errors of the datasets library by errors that name the parameters."""
-        from datasets.exceptions import DatasetsError
-
-        try:
-            yield
-        except ConnectionError as error:
-            raise UnreadableError(f"data.path: {self.label} cannot be fetched: {error}", _PIN) from None
-        except pa.ArrowException as error:
-            raise DataError(f"data.path: {self.label} cannot be read: {error}") from None
-        except ValueError as error:  # an unknown or missing configuration
-            raise DataError(f"data.name: {self.label}: {error}") from None
-        except RuntimeError as error:  # a loading script
-            raise DataError(
-                f"data.path: {self.label}: {error}.", "Use a copy of the data set in Parquet."
-            ) from None
-        except (DatasetsError, OSError) as error:
-            raise UnreadableError(f"data.path: {self.label} cannot be read: {error}") from None
-
 
 def _batches_of(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
     for table in tables:
@@ -124,21 +111,15 @@ def resolve_commit(path: str, revision: str | None) -> str:
 
     try:
         return str(HfApi().dataset_info(path, revision=revision).sha)
-    except errors.RevisionNotFoundError:
+    except (
+        errors.RevisionNotFoundError,
+        errors.RepositoryNotFoundError,  # also for one that asks for access
+        errors.HFValidationError,
+    ) as error:
         raise DataError(
-            f"data.revision: {path} has no branch, tag or commit {revision!r}.", "See its page on the hub."
-        ) from None
-    except errors.GatedRepoError:
-        raise DataError(
-            f"data.path: access to {path} must be granted first.",
-            "Ask on its page, then log in with `hf auth login`.",
-        ) from None
-    except errors.RepositoryNotFoundError:
-        hint = "Check the id on its page ('nyu-mll/glue'); for a private one log in with `hf auth login`."
-        raise DataError(f"data.path: the hub has no data set {path!r}.", hint) from None
-    except errors.HFValidationError as error:
-        raise DataError(
-            f"data.path: {path!r} is not the id of a data set: {error}", "It looks like 'nyu-mll/glue'."
+            f"data.path: the hub gives no data set {path!r} (data.revision: {revision}):"
+            f" {type(error).__name__}.",
+            "Check both on its page ('nyu-mll/glue'); for a private one log in with `hf auth login`.",
         ) from None
     except (OSError, httpx.HTTPError) as error:
         raise UnreadableError(

@@ -1,10 +1,10 @@
 """The splits of the pipeline: which rows of the source they have, and their files in ``data/raw``.
 
-A split has slices of the source, divided by ``data.split``; of these the complete and corrected rows, at most
-``data.max_rows``, with labels as ids.
+A split has the rows of a split of the source, or those that ``data.split`` takes from it; of these the
+complete and corrected rows, at most ``data.max_rows``, with labels as ids.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -13,18 +13,17 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stages.download.corrector import Corrector
-from stages.download.source import GROUP, INDEX, SourceSlice, StagedSplit
+from stages.download.source import GROUP, INDEX, StagedSplit
 from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
 from tuneline.analysis.splitting import assign_splits, row_hashes, strata
 from tuneline.analysis.text import Keys
-from tuneline.core.tables import LABELS, ROW_GROUP, numpy_values, rebatch, write_batches
+from tuneline.core.tables import numpy_values, rebatch, write_batches
 from tuneline.params import Params
-from tuneline.params.data import DataParams, SplitParams
+from tuneline.params.data import DataParams
 from tuneline.paths import SPLITS
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
@@ -32,16 +31,16 @@ from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress
 from tuneline.runtime.wording import listed
 from tuneline.tasks import Task, unnamed_task
-from tuneline.tasks.columns import array_of, column_of, label_type, observed_classes, stored_labels
+from tuneline.tasks.columns import array_of, label_type, observed_classes, stored_labels
 from tuneline.tasks.schemas import raw_schema
 from tuneline.tasks.task import UNLABELLED
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """The rows of a split of the pipeline: slices of the source, and a mask of their rows (``None``: all)."""
+    """The rows of a split of the pipeline: a split of the source, and a mask of its rows (``None``: all)."""
 
-    slices: list[SourceSlice]
+    staged: StagedSplit
     members: NDArray[np.bool_] | None = None
 
     @property
@@ -49,90 +48,63 @@ class RowSelection:
         """Number of rows."""
         if self.members is not None:
             return int(self.members.sum())
-        return sum(part.stop - part.start for part in self.slices)
+        return self.staged.rows
 
-    def batches(self, staged: Mapping[str, StagedSplit]) -> Iterator[tuple[StagedSplit, pa.RecordBatch]]:
-        """Yield the rows, each batch with the split of the source that it comes from."""
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
         first = 0
-        for part in self.slices:
-            source = staged[part.source]
-            for batch in source.batches(part.start, part.stop):
-                last = first + batch.num_rows
-                if self.members is None:
-                    yield source, batch
-                else:
-                    yield source, batch.filter(pa.array(self.members[first:last]))
-                first = last
+        for batch in self.staged.batches():
+            last = first + batch.num_rows
+            if self.members is None:
+                yield batch
+            else:
+                yield batch.filter(pa.array(self.members[first:last]))
+            first = last
 
 
-def divide_train(
-    params: Params, slices: list[SourceSlice], staged: Mapping[str, StagedSplit]
-) -> tuple[dict[str, RowSelection], int]:
-    """Divide the rows of the train split's slices as ``data.split`` asks; without it they are all train.
+def divide_train(params: Params, train: StagedSplit) -> tuple[dict[str, RowSelection], int]:
+    """Divide the rows of ``data.splits.train`` as ``data.split`` asks; without it they are all train.
 
     Returns:
         The rows of train and of each split that is taken from it, and the number of rows without a value in
         ``data.split.by``.
-    """
-    split = params.data.split
-    whole = RowSelection(slices)
-    if split is None:
-        return {"train": whole}, 0
-    if split.by_time is not None:
-        parts = _parts_by_time(split, whole, staged)
-        return _selections(params, slices, parts), 0
-    rows = []
-    labels = []
-    ungrouped = 0
-    for _, batch in whole.batches(staged):
-        texts = batch.columns[: len(params.data.text_columns)]
-        groups = None
-        if split.by is not None:
-            groups = batch[GROUP]
-            ungrouped += groups.null_count
-        rows.append(row_hashes(texts, groups, params.seed))
-        labels.append(batch[LABEL])
-
-    row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
-    parts = assign_splits(np.concatenate(rows), row_strata, split)
-    return _selections(params, slices, parts), ungrouped
-
-
-def _selections(
-    params: Params, slices: list[SourceSlice], parts: NDArray[np.int8]
-) -> dict[str, RowSelection]:
-    """Return the rows of each split, given the split of each row."""
-    selections = {}
-    for name in ("train", *params.data.divided):
-        selections[name] = RowSelection(slices, parts == SPLITS.index(name))
-    return selections
-
-
-def _parts_by_time(
-    split: SplitParams, whole: RowSelection, staged: Mapping[str, StagedSplit]
-) -> NDArray[np.int8]:
-    """Return the split of each row by its time, as an index into ``SPLITS``.
 
     Raises:
-        DataError: A complete row has no time, or the day may be the month.
+        DataError: ``data.split.by_time``: a complete row has no time, or the day may be the month.
     """
-    from tuneline.analysis.time_splitting import split_by_time
-
-    texts = []
+    split = params.data.split
+    if split is None:
+        return {"train": RowSelection(train)}, 0
+    groups: list[pa.Array] = []
+    hashes = []
+    labels = []
     complete = []
-    for source, batch in whole.batches(staged):
-        texts.append(batch[GROUP])
-        complete.append(source.complete(batch))
+    for batch in train.batches():
+        texts = batch.columns[: len(params.data.text_columns)]
+        group = None
+        if split.column is not None:
+            group = batch[GROUP]
+            groups.append(group)
+        hashes.append(row_hashes(texts, group, params.seed))
+        labels.append(batch[LABEL])
+        complete.append(train.complete(batch))
 
-    def place(row: int) -> str:
-        for source, batch in whole.batches(staged):
-            if row < batch.num_rows:
-                return source.place(batch, row)
-            row -= batch.num_rows
-        raise IndexError(row)
+    ungrouped = 0
+    if split.by_time is not None:
+        from tuneline.analysis.time_splitting import split_by_time
 
-    is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
-    return split_by_time(pa.concat_arrays(texts), is_complete, split, place)
+        is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
+        parts = split_by_time(pa.concat_arrays(groups), is_complete, split, train.place_of)
+    else:
+        ungrouped = sum(group.null_count for group in groups)
+        row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
+        parts = assign_splits(np.concatenate(hashes), row_strata, split)
+
+    selections = {}
+    for name in SPLITS:
+        if name == "train" or name in params.data.divided:
+            selections[name] = RowSelection(train, parts == SPLITS.index(name))
+    return selections, ungrouped
 
 
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
@@ -160,7 +132,7 @@ class LabelEncoder:
     written: tuple[str, ...]
 
     @classmethod
-    def of(cls, staged: Mapping[str, StagedSplit], train: RowSelection, data: DataParams) -> Self:
+    def of(cls, train: RowSelection, data: DataParams) -> Self:
         """Return the encoder of a regression or of the classes.
 
         The classes are ``data.label_names``, else the ones that the source declares, else the sorted labels
@@ -173,9 +145,8 @@ class LabelEncoder:
         if not unnamed.has_classes:
             return cls(unnamed, ())
 
-        observed = _observed(unnamed, train.batches(staged))
-        declared = staged[train.slices[0].source].label_names
-        names = tuple(data.label_names or declared or _sorted(observed))
+        observed = _observed(unnamed, train)
+        names = tuple(data.label_names or train.staged.label_names or _sorted(observed))
         written = written_classes(names, observed if data.label_names else ())
         return cls(unnamed.of_outputs(names), written)
 
@@ -198,17 +169,17 @@ def _sorted(names: Collection[str]) -> list[str]:
     return sorted(names)
 
 
-def _observed(task: Task, train: Iterable[tuple[StagedSplit, pa.RecordBatch]]) -> set[str]:
+def _observed(task: Task, train: RowSelection) -> set[str]:
     """Return the distinct labels of train."""
     observed: set[str] = set()
     rows = 0
-    for split, batch in train:
+    for batch in train.batches():
         observed |= observed_classes(task, batch[LABEL])
         rows += batch.num_rows
         # Checked in the loop: a column of texts would fill the memory with distinct labels.
         if len(observed) > MANY and 2 * len(observed) > rows:
             raise DataError(
-                f"{split.name}: {len(observed):,} distinct labels in {rows:,} rows.",
+                f"{train.staged.name}: {len(observed):,} distinct labels in {rows:,} rows.",
                 "Check that data.label_column names the label column; to predict numbers, set data.task to"
                 " regression.",
             )
@@ -251,7 +222,6 @@ class RawWriter:
     def write(
         self,
         folder: Path,
-        staged: Mapping[str, StagedSplit],
         selection: RowSelection,
         at_most: int | None,
         seed: int,
@@ -267,7 +237,7 @@ class RawWriter:
         if at_most is not None:
             drawn = sample_rows(selection.rows, at_most, seed)
         with progress(f"download: writing {split}", selection.rows) as step:
-            batches = self._batches(selection.batches(staged), drawn, schema, step)
+            batches = self._batches(selection, drawn, schema, step)
             corrected = self._without_groups(self.corrector.apply(split, batches))
             rows = write_shards(folder, schema, corrected, self.shard_rows)
         if rows == 0:
@@ -284,14 +254,15 @@ class RawWriter:
 
     def _batches(
         self,
-        batches: Iterator[tuple[StagedSplit, pa.RecordBatch]],
+        selection: RowSelection,
         drawn: NDArray[np.int64] | None,
         schema: pa.Schema,
         step: Progress,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the complete rows as ``data/raw`` has them, of all rows or of the ``drawn`` row numbers."""
         first = 0
-        for staged, batch in batches:
+        staged = selection.staged
+        for batch in selection.batches():
             complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
             ids = self.encoder.ids(batch, staged.labelled)
             if staged.labelled:
@@ -370,35 +341,3 @@ def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[i
             yield row // shard_rows, part
             row += part.num_rows
             start += part.num_rows
-
-
-def remove_classes(files: Iterable[tuple[Path, Path]], labels: Task, empty: Collection[int]) -> Task:
-    """Copy files of the raw splits, each to its path, without the empty classes.
-
-    Returns:
-        The task with the classes that are left, which get new ids.
-    """
-    kept = []
-    for label, name in enumerate(labels.output_names):
-        if label not in empty:
-            kept.append(name)
-    fewer = labels.of_outputs(kept)
-    for path, target in files:
-        with pq.ParquetFile(path) as file:
-            texts = file.schema_arrow.names[:-2]  # without labels and idx
-            schema = raw_schema(texts, fewer)
-            write_batches(target, schema, _renumbered(file.iter_batches(ROW_GROUP), schema, labels, fewer))
-    return fewer
-
-
-def _renumbered(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, before: Task, after: Task
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows with the labels of one task as labels of another; what is missing stays missing."""
-    column = schema.get_field_index(LABELS)
-    for batch in batches:
-        labels = array_of(before, batch[LABELS])
-        valid = before.valid(labels)
-        translated = np.full((len(labels), *after.label_shape), UNLABELLED, after.label_dtype)
-        translated[valid] = after.translated(labels[valid], before)
-        yield batch.set_column(column, LABELS, column_of(after, translated)).cast(schema)

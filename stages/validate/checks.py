@@ -268,7 +268,7 @@ _CHECKS = (
         title="Every class has a row in train.",
         hint=(
             "A class without training rows cannot be learnt. Remove it from data.label_names, or split the"
-            " data so that train has it."
+            " data so that train has it; a class that corrections emptied must be renamed in the source."
         ),
     ),
     Check(

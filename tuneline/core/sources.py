@@ -58,10 +58,10 @@ class SplitSource(Record):
     """Origin of one raw split."""
 
     specification: str = Field(alias="from")
-    """As in ``data.splits``, for example ``train[90%:]+extra``."""
+    """The split of the source, as in ``data.splits``."""
     rows: int
     left_out: int
-    """Rows of the specification that are not in the split: incomplete ones, or beyond ``data.max_rows``."""
+    """Rows of the source's split that are not in the split: incomplete ones, or beyond ``data.max_rows``."""
 
 
 class Splitting(Record):
@@ -91,17 +91,6 @@ class AppliedCorrections(Record):
     """SHA-256 of each file of corrections, by name."""
 
 
-class RemoteSource(Record):
-    """A file of a storage, as it was when it was read."""
-
-    size: int
-    """Its size in bytes."""
-    version: str | None
-    """Its ETag, or another name of its version."""
-    sha256: str
-    """Hash of its content."""
-
-
 class RawSource(Record):
     """Origin of the raw splits. Each kind of source has keys of its own."""
 
@@ -119,8 +108,6 @@ class RawSource(Record):
     """files: the files that were read, by split of the source."""
     batches: Mapping[str, Mapping[str, int]] | None = OMITTED
     """files: the batches that were read and their rows, by split of the source."""
-    remote: Mapping[str, RemoteSource] | None = OMITTED
-    """files: the files on a storage (``data.path: s3://...``), which DVC does not track, by URL."""
     path: str | None = OMITTED
     """hub: id of the data set."""
     name: str | None = OMITTED

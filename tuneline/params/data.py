@@ -162,19 +162,15 @@ class DataParams(Section):
     source: Literal["sample", "files", "hub"] = "sample"
     """``sample`` (built-in support tickets), ``files`` (yours) or ``hub`` (a data set of Hugging Face)."""
     path: str | None = None
-    """hub: id of the data set; files: a folder under ``data/source/``, or ``s3://bucket/folder``.
-
-    ``null``: ``data/source/`` itself. Files of an object store are copied to ``data/fetched/``; ``dvc repro
-    -f download`` reads them again after a change.
-    """
+    """hub: id of the data set; files: a folder under ``data/source/``. ``null``: ``data/source/`` itself."""
     name: str | None = None
     """hub: the configuration, for example ``mrpc``. ``null``: the data set has only one."""
     revision: str | None = None
     """hub: a commit, tag or branch. ``null``: main. ``data/raw/source.json`` records the commit."""
     splits: Splits
-    """What each split is taken from, such as ``train[:90%]`` or ``part1+part2``."""
+    """The split of the source that each split is."""
     split: SplitParams | None = None
-    """Divide one split of the source. ``null``: the source has three splits, or ``splits`` slices them."""
+    """Divide one split of the source. ``null``: the source has three splits."""
     text_columns: Annotated[list[str], Field(min_length=1, max_length=2)]
     """Column of the text, or two, which are a pair."""
     label_column: str
@@ -229,6 +225,7 @@ class DataParams(Section):
             )
         self._check_labels()
         self._check_columns()
+        _refuse_twice("splits", list(self.source_specs.values()))
         for name in self.divided:
             source = getattr(self.splits, name)
             if source != name:

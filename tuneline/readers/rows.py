@@ -2,7 +2,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuneline.runtime.errors import DataError
@@ -78,6 +78,8 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
     return f"; the nearest is {matches[0]!r}"
 
 
+KEPT = 10_000
+"""Bad rows of a file that are listed; all are counted."""
 SHOWN_BAD_ROWS = 5
 """Bad rows in the message about a file that has too many."""
 MISREAD = 0.1
@@ -106,39 +108,35 @@ class BadRows:
     Attributes:
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
         count: Number of rows that were left out.
-        first: Places and reasons of the first ones.
+        problems: What is wrong with the first ``KEPT`` of them.
     """
 
-    def __init__(
-        self, name: str, unit: str, policy: BadRowPolicy, on_skip: Callable[[RowProblem], None] | None = None
-    ) -> None:
+    def __init__(self, name: str, unit: str, policy: BadRowPolicy) -> None:
         self.name = name
         self.unit = unit
         self.policy = policy
-        self.on_skip = on_skip
         self.count = 0
-        self.first: list[str] = []
-        self.hints: Counter[str] = Counter()
+        self.problems: list[RowProblem] = []
 
-    def add(self, problem: RowProblem, place: str | None = None) -> None:
-        """Leave a row out; ``place`` says where it is, if not its line or row.
+    def add(self, problem: RowProblem) -> None:
+        """Leave a row out.
 
         Raises:
             DataError: Bad rows are an error.
         """
-        place = place or f"{self.unit} {problem.line:,}"
-        if problem.column:
-            place += f", column {problem.column}"
         if not self.policy.max_share:
             hint = f"{problem.hint} To leave out such rows: {self.policy.option} 0.01."
-            raise DataError(f"{self.name}, {place}: {problem.message}.", hint)
-
+            raise DataError(f"{self.name}, {self.place(problem)}: {problem.message}.", hint)
         self.count += problem.lines
-        self.hints[problem.hint] += 1
-        if len(self.first) < SHOWN_BAD_ROWS:
-            self.first.append(f"{place}: {problem.message}")
-        if self.on_skip is not None:
-            self.on_skip(problem)
+        if len(self.problems) < KEPT:
+            self.problems.append(problem)
+
+    def place(self, problem: RowProblem) -> str:
+        """Return where a row is, and in which column."""
+        place = f"{self.unit} {problem.line:,}"
+        if problem.column:
+            place += f", column {problem.column}"
+        return place
 
     def check(self, usable: int) -> None:
         """Check the share of bad rows at the end of a file with ``usable`` other rows.
@@ -154,10 +152,11 @@ class BadRows:
         hint = f"Correct them; if they may be left out, raise {self.policy.option}."
         if share > MISREAD:
             hint = "With so many bad rows, the file is written in another way than it is read."
-            for frequent, _ in self.hints.most_common(1):
-                hint += f" {frequent}"
+            hints = Counter(problem.hint for problem in self.problems)
+            hint += f" {hints.most_common(1)[0][0]}"
         lines = [f"{self.name}: {self.count:,} of {rows:,} rows are bad ({share:.2%}), more than {limit:g}."]
-        lines += first_lines(self.first, SHOWN_BAD_ROWS, self.count)
+        shown = [f"{self.place(problem)}: {problem.message}" for problem in self.problems[:SHOWN_BAD_ROWS]]
+        lines += first_lines(shown, SHOWN_BAD_ROWS, self.count)
         raise DataError("\n  ".join(lines), hint)
 
 

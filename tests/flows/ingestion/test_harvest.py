@@ -177,8 +177,6 @@ def test_new_sets_are_added_and_contradicting_ones_are_listed(tmp_path, layout):
     [
         ({"source": "sample"}, "data.source is 'sample'"),
         ({"split": {"validation": 0.1, "test": 0.1}}, "data.split.stratify is true"),
-        ({"splits": {"train": "train[:80%]", "validation": "validation", "test": "test"}}, "without slices"),
-        ({"splits": {"train": "train", "validation": "train[80%:]", "test": "test"}}, "more than one split"),
     ],
 )
 def test_parameters_with_which_added_rows_would_move_others_are_refused(desk, data, reason):

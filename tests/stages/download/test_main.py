@@ -12,7 +12,6 @@ import pytest
 from stages.download.__main__ import main
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
-from tuneline.core.tables import ROW_GROUP
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import raw_schema, read_task
 
@@ -69,7 +68,7 @@ def test_nothing_of_this_machine_stands_in_the_outs(project: Path):
 
 def test_source_json_says_where_the_rows_came_from(project: Path):
     write_source(project / "data/source", GOOD)
-    write_params({"splits": {"train": "train", "validation": "validation", "test": "test[:50%]"}})
+    write_params({"splits": {"train": "train", "validation": "validation", "test": "test"}})
     main()
     assert json.loads((RAW / "source.json").read_text()) == {
         "source": "files",
@@ -81,7 +80,7 @@ def test_source_json_says_where_the_rows_came_from(project: Path):
         "splits": {
             "train": {"from": "train", "rows": 4, "left_out": 0},
             "validation": {"from": "validation", "rows": 2, "left_out": 0},
-            "test": {"from": "test[:50%]", "rows": 1, "left_out": 0},
+            "test": {"from": "test", "rows": 2, "left_out": 0},
         },
         "label_names": ["ham", "spam"],
     }
@@ -120,25 +119,6 @@ def test_a_quick_run_keeps_the_classes_of_the_whole(project: Path):
     write_params({"max_rows": 2})
     main()
     assert read_task(pq.read_schema(RAW / "train.parquet")).names == ("common", "rare")
-
-
-def test_rows_are_cut_and_joined_across_row_groups(project: Path):
-    """Slices far into a file of several row groups, joined in the order in which they are written."""
-    rows = 2 * ROW_GROUP + 500
-    write_source(
-        project / "data/source",
-        {"all.csv": "text,label\n" + "".join(f"text {row},{row % 2}\n" for row in range(rows))},
-    )
-    start, stop = ROW_GROUP - 5, 2 * ROW_GROUP + 5
-    write_params(
-        {"splits": {"train": f"all[{start}:{stop}]+all[:10]", "validation": "all[20:22]", "test": "all[-2:]"}}
-    )
-    main()
-    assert column("train", "idx") == [*range(start, stop), *range(10)]
-    assert column("train", "text")[:3] == [f"text {start}", f"text {start + 1}", f"text {start + 2}"]
-    assert column("train", "labels")[:3] == [start % 2, (start + 1) % 2, start % 2]
-    assert column("test", "idx") == [rows - 2, rows - 1]
-    assert pq.ParquetFile(RAW / "train.parquet").metadata.row_group(0).num_rows == ROW_GROUP
 
 
 def test_an_error_in_the_last_split_leaves_what_was_there(project: Path):

@@ -24,7 +24,7 @@ def test_one_broken_line_of_a_tsv_need_not_be_mended(download, capsys):
     lines = ["id\tquestion1\tquestion2\tis_duplicate", *QUESTIONS]
     lines[17:17] = ["16a\tthe tab is mis\tsing"]
     data = {"text_columns": ["question1", "question2"], "label_column": "is_duplicate"}
-    data |= {"splits": {"train": "train[:200]", "validation": "train[200:250]", "test": "train[250:]"}}
+    held_out = "id\tquestion1\tquestion2\tis_duplicate\n1\ta\tb\t0\n2\tc\td\t1\n"
     with pytest.raises(
         DataError,
         match=(
@@ -32,18 +32,18 @@ def test_one_broken_line_of_a_tsv_need_not_be_mended(download, capsys):
             r" data.max_bad_share 0.01"
         ),
     ):
-        download({"train.tsv": "\n".join(lines)}, data)
+        download({"train.tsv": "\n".join(lines), "validation.tsv": held_out, "test.tsv": held_out}, data)
     tables = download({}, {**data, **SKIP})
     assert {name: table.num_rows for name, table in tables.items()} == {
-        "train": 200,
-        "validation": 50,
-        "test": 50,
+        "train": 300,
+        "validation": 2,
+        "test": 2,
     }
     assert json.loads(Path("metrics/download.json").read_text()) == {
         "bad_rows": 1,
-        "test_rows": 50,
-        "train_rows": 200,
-        "validation_rows": 50,
+        "test_rows": 2,
+        "train_rows": 300,
+        "validation_rows": 2,
     }
     reason, content = "3 columns, but 4 in the header", "16a\tthe tab is mis\tsing"
     assert skipped() == [

@@ -101,13 +101,8 @@ TABLE: dict[str, Bad] = {
     # --- Parquet
     "a Parquet file that is none": train(b"PAR1" + b"x" * 40, ": not a Parquet file", "train.parquet"),
     # --- data.splits
-    "a slice that is none": Bad(
-        {}, "data.splits.train: 'train[:90' is not a slice: ", {"splits": {"train": "train[:90"}}
-    ),
-    "slices that overlap": Bad(
-        {},
-        "data.splits: rows 2 to 2 of 'train' would be in both train and validation.",
-        {"splits": {"train": "train[:3]", "validation": "train[2:]"}},
+    "one file for two splits": Bad(
+        {}, "splits: 'train' is listed twice", {"splits": {"train": "train", "validation": "train"}}
     ),
     # --- parameters
     "a column name that the pipeline needs": Bad(

@@ -64,12 +64,6 @@ def test_added_rows_leave_the_others_in_their_splits(download):
         assert [row for row in after[split]["idx"].to_pylist() if row < 400] == table["idx"].to_pylist()
 
 
-def test_slice_that_overlaps_the_divided_rows_is_refused(download):
-    splits = {"train": "all", "test": "all[50%:]"}
-    with pytest.raises(StageError, match="both train and test"):
-        download({"all.csv": CSV}, {"splits": splits, "split": {"validation": 0.1, "test": 0}})
-
-
 def test_group_column_that_is_missing_is_named(download):
     with pytest.raises(StageError, match=r"'custmer'(.|\n)*'customer'"):
         download({"all.csv": CSV}, {**ALL, "split": {**SPLIT, "by": "custmer"}})
