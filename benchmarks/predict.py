@@ -30,15 +30,14 @@ from tuneline.core.records import write_record
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.predict.columns import OutputColumns
+from tuneline.predict.columns import InputColumns, OutputColumns, Row
 from tuneline.predict.streaming import StreamOptions, predict_rows
 from tuneline.predict.writing import PredictionOutput, open_writer
 from tuneline.program.program_rows import windows
 from tuneline.program.text_classifier import TextClassifier
-from tuneline.readers.inputs import InputColumns, Row, open_rows
 from tuneline.readers.jsonl import JSONL
-from tuneline.readers.rows import STOP, BadRows
-from tuneline.readers.tables import Input
+from tuneline.readers.rows import STOP
+from tuneline.readers.tables import Input, open_table
 
 WORDS = [
     f"{stem}{ending}"
@@ -103,7 +102,7 @@ def verification(model: Path) -> float:
 def same_batches(model: TextClassifier, path: Path) -> Iterator[Batch]:
     """Yield the batches that the command makes from a file."""
     rows = [
-        Row(1, (line["first"], line["second"]), {}) for line in map(json.loads, path.open(encoding="utf-8"))
+        Row(1, (line["first"], line["second"]), ()) for line in map(json.loads, path.open(encoding="utf-8"))
     ]
     for window in windows(iter(rows), BATCH, WINDOW, lambda row: row.characters):
         encoded = model.encode([row.texts for row in window])
@@ -124,11 +123,8 @@ def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     started = clock()
     source = Input(path, JSONL.usual)
     output, columns = PredictionOutput(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
-    with (
-        open_rows(source, InputColumns(model.text_columns, ())) as rows,
-        open_writer(output, columns) as writer,
-    ):
-        predict_rows(model, rows, writer, StreamOptions(BATCH, WINDOW, STOP), BadRows("rows", "row", STOP))
+    with open_table(source) as table, open_writer(output, columns) as writer:
+        predict_rows(model, table, InputColumns(model.text_columns), writer, StreamOptions(BATCH, STOP))
     return clock() - started
 
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import write_record
 from tuneline.predict.scored import FileRecord, ScoredRecord, scored_record
-from tuneline.readers.files import not_a_file
 from tuneline.readers.formats import ENDINGS
+from tuneline.readers.text import not_a_file
 from tuneline.runtime.terminal import visible
 
 LONGEST_NAME = 200

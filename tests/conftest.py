@@ -4,9 +4,8 @@ tests marked ``gpu``)."""
 import fcntl
 import gc
 import os
-import secrets
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.s3 import ENVIRONMENT, Bucket, served
 from tuneline import NO_TELEMETRY
 
 # Libraries read these variables when they are imported, so they are set first. The workers of one run share
@@ -151,18 +149,3 @@ def homes(tmp_path_factory: pytest.TempPathFactory):
         for name in [name for name in os.environ if name.startswith(("GIT_AUTHOR_", "GIT_COMMITTER_"))]:
             patch.delenv(name)  # it would override the names that tests write to the settings of their clones
         yield
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
-    """Serve an S3-compatible storage on this machine, and return its address."""
-    with served() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """An empty bucket, with the environment that reaches it."""
-    for variable, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": s3_server}.items():
-        monkeypatch.setenv(variable, value)
-    return Bucket(s3_server, f"bucket-{secrets.token_hex(4)}")

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.predict.columns import InputColumns
 from tuneline.predict.scored import input_to_score
-from tuneline.readers.inputs import InputColumns, Row, open_rows
+from tuneline.predict.streaming import good_rows
+from tuneline.readers.rows import LEAVE_OUT, BadRows
+from tuneline.readers.tables import open_table
 
 MOST_ROWS = 1000
 
@@ -18,10 +21,10 @@ def read_rows(model: Path, file: Path) -> list[tuple[str, ...]]:
     text_columns = ExportRecord.read(model / EXPORT_RECORD).text_columns
     source = input_to_score(file, model)
     rows = []
-    with open_rows(source, InputColumns(tuple(text_columns), ())) as found:
-        for row in islice(found.rows, MOST_ROWS):
-            if isinstance(row, Row):
-                rows.append(row.texts)
+    with open_table(source) as table:
+        bad = BadRows(source.name, source.unit, LEAVE_OUT)
+        for row in islice(good_rows(table, InputColumns(tuple(text_columns)), bad), MOST_ROWS):
+            rows.append(row.texts)
     return rows
 
 

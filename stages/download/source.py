@@ -222,7 +222,7 @@ def write_skipped(path: Path, read: Mapping[str, SourceSplit]) -> int:
                 if len(content) > LONGEST:
                     content = content[:LONGEST] + "…"
                 shown = content.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
-                row = {"split": name, "file": bad.name, "line": problem.line}
+                row: dict[str, str | int] = {"split": name, "file": bad.name, "line": problem.line}
                 rows.append(row | {"reason": problem.reason, "content": shown})
     with replace_file(path) as partial:
         write_batches(partial, SCHEMA, [pa.RecordBatch.from_pylist(rows, SCHEMA)])

@@ -66,7 +66,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     required = None
     if risk is not None:
         # SciPy and Arrow, which a service without promises does not need
-        from tuneline.predict.promised_rule import RequiredRisk
+        from tuneline.predict.model_choice import RequiredRisk
 
         required = RequiredRisk(risk, certainty)
     source: ModelSource = FolderSource(model, precision, required, threads)

@@ -16,7 +16,7 @@ from tuneline.core.task_kinds import TaskKind
 from tuneline.params.data import LabelSetsParams
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
-from tuneline.sniffing.names import PAIRS, TEXT_NAMES
+from tuneline.sniffing.tables import PAIRS, TEXT_NAMES
 
 WORDS_OF_TEXT = 5
 """Mean words of a column that can be the second text of a pair: names and cities have two."""

@@ -30,7 +30,7 @@ from tuneline.columns.sets import (
 )
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
-from tuneline.sniffing.names import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
+from tuneline.sniffing.tables import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
 
 MOST_CLASSES = 200
 MOST_DISTINCT = 0.9

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-Kind = Literal["csv", "tsv", "jsonl", "parquet"]
+Kind = Literal["csv", "jsonl", "parquet"]
 """Format of the output."""
 BAD_ROW_OPTION = "--max-bad-share"
 """Option that sets how many bad rows are left out, for messages."""

@@ -1,27 +1,67 @@
-"""Prediction of many files into a folder, one after the other or by the workers of Ray.
+"""The files that ``tuneline predict`` is told, and their results in a folder.
 
 Each result is complete or absent. One that is there already, and is newer than its input and the model, is
-not made again, so that a command that was killed goes on.
+not made again, so that a command that was killed goes on. The workers of Ray can make them.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tuneline.engines import EngineOptions, map_tasks
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.predict import Kind
+from tuneline.predict.columns import InputColumns
 from tuneline.predict.model_choice import ModelChoice
-from tuneline.predict.named_files import as_path, is_remote
-from tuneline.predict.streaming import PredictedCounts, StreamOptions, predict_inputs
+from tuneline.predict.streaming import PredictedCounts, StreamOptions, predict_input
 from tuneline.predict.writing import PredictionOutput
-from tuneline.readers.files import DataFile, RemoteFile, file_system
-from tuneline.readers.inputs import InputColumns
+from tuneline.readers.formats import ENDINGS
 from tuneline.readers.tables import Input
-from tuneline.runtime.errors import StageError
+from tuneline.readers.text import not_a_file
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.runtime.terminal import progress, say
+
+
+def named_sources(files: Sequence[str], target: Path | None) -> list[Path | None]:
+    """Return the inputs, checked before they are opened.
+
+    Args:
+        files: Paths of files and folders; ``-`` is standard input, alone.
+        target: Output, which must be no input; ``None`` for standard output.
+
+    Returns:
+        The files; ``None`` for standard input.
+    """
+    if list(files) == ["-"]:
+        return [None]
+    sources: list[Path | None] = []
+    for name in files:
+        path = Path(name)
+        if path.is_dir():
+            sources += _data_files(path)
+        else:
+            sources.append(path)
+    for source in sources:
+        if source is None or source.is_fifo():
+            continue
+        if problem := not_a_file(source):
+            raise StageError(f"{source} {problem}.", "Check the path; - alone is standard input.")
+        if target is not None and target.exists() and target.samefile(source):
+            raise StageError(
+                f"--output: {target} is also the input, which would be overwritten.", "Name another file."
+            )
+    return sources
+
+
+def _data_files(folder: Path) -> list[Path]:
+    """Return the files with rows in a folder."""
+    files = []
+    for path in sorted(folder.iterdir()):
+        if path.name.lower().endswith(ENDINGS) and not path.name.startswith((".", "_")):
+            files.append(path)
+    if not files:
+        raise DataError(f"{folder} has no file that ends in {', '.join(ENDINGS)}.", "Check the path.")
+    return files
 
 
 @dataclass(frozen=True)
@@ -37,31 +77,15 @@ class FileTask:
 
 def predict_task(task: FileTask) -> PredictedCounts:
     """Write the predictions of a file."""
-    return predict_inputs(task.model.load(), [task.source], task.columns, task.output, task.options)
+    return predict_input(task.model.load(), task.source, task.columns, task.output, task.options)
 
 
-def result_folder(word: str) -> Path | str | None:
-    """Return the folder or URL that ``--output`` names; ``None`` if it names a file.
-
-    The name of a folder ends in a slash, unless the folder exists on this machine.
-    """
-    if is_remote(word):
-        return word.rstrip("/") if word.endswith("/") else None
-    path = as_path(word)
-    return path if word.endswith("/") or path.is_dir() else None
-
-
-def predict_to_folder(
-    sources: Sequence[Input],
-    folder: Path | str,
-    task: FileTask,
-    run: EngineOptions,
-) -> None:
+def predict_to_folder(sources: Sequence[Input], folder: Path, task: FileTask, run: EngineOptions) -> None:
     """Write the predictions of each file to a file in a folder: of ``a.csv`` to ``a.csv.parquet``.
 
     Args:
         sources: The files.
-        folder: The folder, or its URL.
+        folder: The folder.
         task: A task with what all have in common.
         run: Where the files are predicted.
 
@@ -70,22 +94,22 @@ def predict_to_folder(
             those that have ended stay.
     """
     started = time.perf_counter()
-    made: dict[DataFile, DataFile] = {}
+    kind = task.output.kind
+    results: set[Path] = set()
     tasks = []
     for source in sources:
-        path = _path(source)
-        result = _result(folder, path, task.output.kind)
-        if result in made:
+        path = source.path
+        if path is None:
+            raise StageError("--output: standard input has one result.", "Name a file.")
+        result = folder / f"{path.name.removesuffix(f'.{kind}')}.{kind}"
+        if result in results or (result.exists() and any(result.samefile(other.name) for other in sources)):
             raise StageError(
-                f"--output: the results of {made[result]} and {path} would have one name.",
-                "Predict them into two folders.",
+                f"--output: {result} would be the result of two files, or replace an input.",
+                "Name another folder.",
             )
-        if result in map(_path, sources):
-            message = f"--output: {result} is also an input, which would be overwritten."
-            raise StageError(message, "Name another folder.")
-        made[result] = path
+        results.add(result)
         if not _is_newer(result, path, task.model):
-            output = PredictionOutput(result, task.output.kind, excel_safe=task.output.excel_safe)
+            output = PredictionOutput(result, kind)
             tasks.append(FileTask(task.model, source, task.columns, output, task.options))
     if len(tasks) < len(sources):
         kept = f"{len(sources) - len(tasks)} of {len(sources)} results"
@@ -99,27 +123,9 @@ def predict_to_folder(
     counts.print_summary(task.model.load(), started)
 
 
-def _path(source: Input) -> DataFile:
-    if source.path is None:
-        raise ValueError("standard input has no result of its own")
-    return source.path
-
-
-def _result(folder: Path | str, path: DataFile, kind: Kind) -> DataFile:
-    name = f"{path.name.removesuffix(f'.{kind}')}.{kind}"
-    return folder / name if isinstance(folder, Path) else RemoteFile(f"{folder}/{name}")
-
-
-def _is_newer(result: DataFile, path: DataFile, model: ModelChoice) -> bool:
-    """Return True if a result is there, and newer than what it is made of; on a storage, if it is there."""
-    if isinstance(result, RemoteFile):
-        files: Any
-        files, inside = file_system(result.url)
-        return bool(files.exists(inside))
+def _is_newer(result: Path, path: Path, model: ModelChoice) -> bool:
+    """Return True if a result is there, and newer than what it is made of."""
     if not result.is_file():
         return False
     record = model.file().parent / EXPORT_RECORD
-    made_of = [record.stat().st_mtime_ns]
-    if isinstance(path, Path):
-        made_of.append(path.stat().st_mtime_ns)
-    return result.stat().st_mtime_ns > max(made_of)
+    return result.stat().st_mtime_ns > max(record.stat().st_mtime_ns, path.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""The columns of an output of ``tuneline predict``: the prediction by kind of task, and those beside it."""
+"""The columns of ``tuneline predict``: those that it reads, the prediction by kind of task, and others."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +13,39 @@ from tuneline.decisions.rule import PLAIN, AnswerRule, Answers
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.program.occlusion import answer_outputs, largest_effects, word_effects
-from tuneline.readers.inputs import Row
 from tuneline.tasks import Classification, Multilabel, Regression, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that can be predicted.
+
+    Attributes:
+        number: Its number in the input, from 1, without header and empty lines.
+        texts: One or two texts.
+        kept: Values to copy.
+    """
+
+    number: int
+    texts: tuple[str, ...]
+    kept: tuple[Any, ...]
+
+    @property
+    def characters(self) -> int:
+        """Length of all its texts."""
+        return sum(len(value) for value in self.texts + self.kept if isinstance(value, str))
+
+
+@dataclass(frozen=True)
+class InputColumns:
+    """The columns that are read: those of the model, by their names in the input, and those to copy.
+
+    Where ``kept`` is ``None``, all columns of a file are copied.
+    """
+
+    texts: tuple[str, ...]
+    kept: tuple[str, ...] | None = ()
+
 
 ABSTENTION_COLUMNS = {"abstained": pa.bool_(), "reason": pa.string()}
 """Whether a row gets no answer, and why; with their Arrow types."""
@@ -183,8 +214,8 @@ def why_values(
     *,
     text_columns: Sequence[str],
     batch_size: int,
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield the value of ``WHY_COLUMN`` for each row; without an answer, for what it would have been.
+) -> list[list[dict[str, Any]]]:
+    """Return the value of ``WHY_COLUMN`` for each row; without an answer, for what it would have been.
 
     Args:
         model: The model.
@@ -199,6 +230,7 @@ def why_values(
     """
     columns = dict(zip(model.text_columns, text_columns, strict=True))
     answers = rule.answers(model.task, scores)
+    values = []
     for number, row in enumerate(rows):
         outputs = answer_outputs(model.task, scores[number], answers.labels[number])
         try:
@@ -209,4 +241,5 @@ def why_values(
         words = []
         for effect in largest_effects(effects, WHY_WORDS):
             words.append({**asdict(effect), "column": columns[effect.column]})
-        yield words
+        values.append(words)
+    return values

@@ -1,22 +1,18 @@
 """Predictions of a deployed model for a stream of rows, with one window of rows in memory at a time."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tuneline.decisions.rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
-from tuneline.predict.columns import OutputColumns, why_values
+from tuneline.predict.columns import InputColumns, OutputColumns, Row, why_values
 from tuneline.predict.writing import PredictionOutput, Writer, open_writer
-from tuneline.program.program_rows import windows
-from tuneline.readers.inputs import InputColumns, InputRows, Row, open_rows
-from tuneline.readers.rows import BadRowPolicy, BadRows
-from tuneline.readers.tables import Input
+from tuneline.program.program_rows import WINDOW, windows
+from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem, check_columns, row_problem, text_problem
+from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.runtime.terminal import progress, say
-
-REPORTED = 20
-"""Skipped rows that are reported one by one; rows after them are only counted."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +21,12 @@ class StreamOptions:
 
     Attributes:
         batch_size: Rows per forward pass.
-        window: Rows in memory at most.
         bad_rows: What to do about rows that cannot be predicted.
         rule: What decides about answers.
         why: True if the output says without which words the answer changes.
     """
 
     batch_size: int
-    window: int
     bad_rows: BadRowPolicy
     rule: AnswerRule = PLAIN
     why: bool = False
@@ -40,7 +34,7 @@ class StreamOptions:
 
 @dataclass
 class PredictedCounts:
-    """PredictedCounts of rows: predicted, left out, too long for the model, and without an answer."""
+    """Counts of rows: predicted, left out, too long for the model, and without an answer."""
 
     rows: int = 0
     skipped: int = 0
@@ -69,49 +63,34 @@ class PredictedCounts:
         say(f"{self.rows:,} rows{skipped} in {seconds:.1f} s, {speed}", error=True)
 
 
-class RowReport:
-    """Prints the first ``REPORTED`` skipped rows one by one."""
-
-    def __init__(self) -> None:
-        self._lines = 0
-
-    def add(self, line: str) -> None:
-        """Print a line, if it is one of the first ``REPORTED``."""
-        self._lines += 1
-        if self._lines <= REPORTED:
-            say(line, error=True)
-        if self._lines == REPORTED:
-            say("(further bad rows are counted, but not reported)", error=True)
-
-
-def predict_inputs(
+def predict_input(
     model: ExportedModel,
-    sources: Sequence[Input],
+    source: Input,
     columns: InputColumns,
     output: PredictionOutput,
     options: StreamOptions,
 ) -> PredictedCounts:
-    """Write the predictions of inputs, one after the other; a file is complete or absent.
+    """Write the predictions of an input. A file is complete or absent.
 
     Raises:
-        DataError: An input cannot be read or has too many bad rows, or the tokenizer cannot encode a row.
+        DataError: The input cannot be read or has too many bad rows, or the tokenizer cannot encode a row.
     """
-    counts = PredictedCounts()
-    with open_rows(sources[0], columns) as first:
-        output_columns = OutputColumns(model.task, first.columns.kept, options.rule, options.why)
+    with open_table(source) as table:
+        kept = columns.kept
+        if kept is None:
+            kept = tuple(table.names())
+        check_columns(table.names(), columns.texts + kept, table.name, table.hint)
+        output_columns = OutputColumns(model.task, kept, options.rule, options.why)
         with open_writer(output, output_columns) as writer:
-            counts.add(predict_rows(model, first, writer, options, sources[0].name))
-            for source in sources[1:]:
-                with open_rows(source, first.columns) as rows:
-                    counts.add(predict_rows(model, rows, writer, options, source.name))
-        counts.abstained = writer.abstained
+            counts = predict_rows(model, table, InputColumns(columns.texts, kept), writer, options)
+            counts.abstained = writer.abstained
     return counts
 
 
 def predict_rows(
-    model: ExportedModel, source: InputRows, writer: Writer, options: StreamOptions, name: str
+    model: ExportedModel, table: FileTable, columns: InputColumns, writer: Writer, options: StreamOptions
 ) -> PredictedCounts:
-    """Predict every row of an input, in order, and return the counts.
+    """Predict every row of a file, in order, and return the counts.
 
     Rows of a window are sorted by length, so that batches carry little padding, and put back in order. The
     first windows are small, so that the first predictions appear at once.
@@ -121,27 +100,27 @@ def predict_rows(
             another tokenizer may encode it.
     """
     counts = PredictedCounts()
-    bad = BadRows(name, source.unit, options.bad_rows)
-    position = source.position  # bytes of a text file that were read; None where rows are counted
-    groups = windows(good_rows(source, bad), options.batch_size, options.window, lambda row: row.characters)
-    with progress(f"predict: {name}", source.total, unit="" if position else "rows") as step:
+    name = table.name
+    bad = BadRows(name, table.source.unit, options.bad_rows, printed=True)
+    position = None  # bytes of a text file that were read
+    if table.lines is not None:
+        position = table.lines.position
+    groups = windows(good_rows(table, columns, bad), options.batch_size, WINDOW, lambda row: row.characters)
+    with progress(f"predict: {name}", table.total, unit="" if position else "rows") as step:
         for rows in groups:
             try:
                 encoded = model.encode([row.texts for row in rows])
                 outputs = model.outputs(encoded, options.batch_size)
                 words = None
                 if options.why:
-                    words = []
-                    for value in why_values(
+                    words = why_values(
                         model,
                         rows,
                         outputs,
                         options.rule,
-                        text_columns=source.columns.texts,
+                        text_columns=columns.texts,
                         batch_size=options.batch_size,
-                    ):
-                        words.append(value)
-                        step.detail = f"{counts.rows + len(words):,} rows"
+                    )
             except EncodingError as error:
                 raise error.at(f"{name}, row {rows[error.row].number}") from None
             writer.write(rows, outputs, words)
@@ -154,15 +133,20 @@ def predict_rows(
     return counts
 
 
-def good_rows(source: InputRows, bad: BadRows) -> Iterator[Row]:
-    """Yield the good rows; stop at a bad row, or report and count it."""
-    report = RowReport()
-    for row in source.rows:
-        if isinstance(row, Row):
-            yield row
+def good_rows(table: FileTable, columns: InputColumns, bad: BadRows) -> Iterator[Row]:
+    """Yield the rows that can be predicted; others are bad rows."""
+    texts = columns.texts
+    kept = columns.kept or ()
+    for number, (line, values) in enumerate(table.rows(texts + kept), start=1):
+        if isinstance(values, RowProblem):
+            bad.add(values)
             continue
-        place = f"row {row.number}"
-        if source.unit != "row":
-            place += f" (line {row.problem.line})"
-        bad.add(row.problem, place)
-        report.add(f"skipped {place}: {row.problem.message}")
+        row = Row(number, tuple(values[: len(texts)]), tuple(values[len(texts) :]))
+        problem = row_problem(dict(zip(texts, row.texts, strict=True)))
+        for name, value in zip(kept, row.kept, strict=True):
+            if problem is None and isinstance(value, str):
+                problem = text_problem(value, name)
+        if problem is None:
+            yield row
+        else:
+            bad.add(RowProblem(line, problem, "Every row needs text; --text names another column."))

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuneline.readers.delimited import CSV, TSV
-from tuneline.readers.files import DataFile
 from tuneline.readers.jsonl import JSONL
 from tuneline.readers.parquet import PARQUET
 from tuneline.readers.tables import Format, Input
@@ -29,7 +28,7 @@ def suffix_of(name: str) -> str:
     return Path(name.lower().removesuffix(".gz")).suffix
 
 
-def format_of(path: DataFile | None, option: str) -> Format:
+def format_of(path: Path | None, option: str) -> Format:
     """Return the format by the suffix of a file; of standard input or output, JSON Lines.
 
     Raises:

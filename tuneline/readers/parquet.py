@@ -10,20 +10,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tuneline.core.tables import FEATURES, ROW_GROUP
-from tuneline.readers.files import RemoteFile
-from tuneline.readers.rows import LARGEST_ROW_GROUP, LONGEST_CELL, MB, BadRows, check_columns
+from tuneline.readers.rows import LONGEST_CELL, MB, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Format, Input, ValueBatch
 from tuneline.runtime.errors import DataError, UnreadableError
 
 BUFFER = 1 << 20
 """Bytes of a column that are read ahead. Without a limit, a whole row group would be, however large."""
 BATCH = 16 * MB
-"""Bytes of a batch, decoded. Batches have fewer rows where their rows might take more, at least one."""
-SAMPLE = 16
-"""Rows at the start of a row group that show how large decoded rows are.
-
-A dictionary makes large rows from few bytes.
-"""
+"""Bytes of a batch. Batches have fewer rows where their rows take more, at least one."""
 PREDICTED_ROWS = 1_000
 """Rows that are decoded at a time where rows are taken one by one."""
 
@@ -40,11 +34,8 @@ class ParquetTable(FileTable):
                 f"{self.name}: Parquet is read from a plain file, because its directory is at its end.",
                 "Unpack it, and name the file.",
             )
-        content: Any = path
-        if isinstance(path, RemoteFile):
-            content = stack.enter_context(path.open_bytes())
         with _explained(self.name):
-            self._file = stack.enter_context(pq.ParquetFile(content, buffer_size=BUFFER, pre_buffer=False))
+            self._file = stack.enter_context(pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False))
             self.schema: pa.Schema = self._file.schema_arrow
 
     @property
@@ -77,41 +68,18 @@ class ParquetTable(FileTable):
 
     def _batches(self, columns: Sequence[str], rows: int) -> Iterator[ValueBatch]:
         check_columns(self.names(), columns, self.name)
-        part = self.source.part or range(self._file.metadata.num_rows)
+        first = 1
         with _explained(self.name):
-            first = 0
             for group in range(self._file.num_row_groups):
-                after = first + self._file.metadata.row_group(group).num_rows
-                if after > part.start and first < part.stop:
-                    for batch in self._decode(group, rows, list(columns)):
-                        selected = batch[max(part.start - first, 0) : max(part.stop - first, 0)]
-                        positions = range(
-                            max(part.start, first) + 1, max(part.start, first) + 1 + len(selected)
-                        )
-                        if selected:
-                            self._check_cells(selected, positions)
-                            yield ValueBatch(positions, dict(zip(columns, selected.columns, strict=True)))
-                        first += batch.num_rows
-                first = after
-
-    def _decode(self, group: int, rows: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a row group, without dictionaries and views, which have other sizes."""
-        sample = next(map(_plain, self._file.iter_batches(SAMPLE, row_groups=[group], columns=columns)), None)
-        metadata = self._file.metadata.row_group(group)
-        row_bytes = metadata.total_byte_size / max(1, metadata.num_rows)
-        if sample:
-            row_bytes = max(row_bytes, sample.nbytes / len(sample))
-        batch_rows = max(1, min(rows, int(BATCH / max(1, row_bytes))))
-        size = 0
-        for batch in map(_plain, self._file.iter_batches(batch_rows, row_groups=[group], columns=columns)):
-            size += batch.nbytes
-            if size > LARGEST_ROW_GROUP:
-                where = f"{self.name}, row group {group + 1}"
-                raise DataError(
-                    f"{where}: its rows take more than {LARGEST_ROW_GROUP // MB:,} MB.",
-                    "Write it with smaller row groups.",
-                )
-            yield batch
+                metadata = self._file.metadata.row_group(group)
+                row_bytes = metadata.total_byte_size / max(1, metadata.num_rows)
+                batch_rows = max(1, min(rows, int(BATCH / max(1, row_bytes))))
+                batches = self._file.iter_batches(batch_rows, row_groups=[group], columns=list(columns))
+                for batch in map(_plain, batches):
+                    positions = range(first, first + batch.num_rows)
+                    self._check_cells(batch, positions)
+                    yield ValueBatch(positions, dict(zip(batch.schema.names, batch.columns, strict=True)))
+                    first += batch.num_rows
 
     def _check_cells(self, batch: pa.RecordBatch, positions: range) -> None:
         """Check that texts are UTF-8 and not longer than the limit."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuneline.runtime.errors import DataError
+from tuneline.runtime.terminal import say
 from tuneline.runtime.wording import first_lines, listed
 
 MB = 1 << 20
@@ -16,8 +17,6 @@ LONGEST_LINE = 16 * MB
 """Characters of a line, which is in memory as a whole."""
 LARGEST_ARRAY = 64 * MB
 """Characters of a JSON array, which is in memory as a whole. JSON Lines have no limit."""
-LARGEST_ROW_GROUP = 1024 * MB
-"""Bytes, decoded, of a row group of Parquet and of the rows that are staged together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,8 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
 
 KEPT = 10_000
 """Bad rows of a file that are listed; all are counted."""
+PRINTED = 20
+"""Bad rows that a command prints."""
 SHOWN_BAD_ROWS = 5
 """Bad rows in the message about a file that has too many."""
 MISREAD = 0.1
@@ -109,12 +110,14 @@ class BadRows:
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
         count: Number of rows that were left out.
         problems: What is wrong with the first ``KEPT`` of them.
+        printed: True if the first ``PRINTED`` are printed.
     """
 
-    def __init__(self, name: str, unit: str, policy: BadRowPolicy) -> None:
+    def __init__(self, name: str, unit: str, policy: BadRowPolicy, *, printed: bool = False) -> None:
         self.name = name
         self.unit = unit
         self.policy = policy
+        self.printed = printed
         self.count = 0
         self.problems: list[RowProblem] = []
 
@@ -130,6 +133,8 @@ class BadRows:
         self.count += problem.lines
         if len(self.problems) < KEPT:
             self.problems.append(problem)
+            if self.printed and len(self.problems) <= PRINTED:
+                say(f"skipped {self.unit} {problem.line:,}: {problem.reason}", error=True)
 
     def place(self, problem: RowProblem) -> str:
         """Return where a row is, and in which column."""

@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 
 from tuneline.core.tables import ROW_GROUP
-from tuneline.readers.files import DataFile
 from tuneline.readers.rows import BadRows, RowProblem
 from tuneline.readers.text import TextLines, file_name, open_text
 
@@ -118,12 +118,10 @@ class Input:
     Attributes:
         path: The file; ``None`` is standard input.
         layout: How it is written.
-        part: Numbers of the rows to read, from 0, of a columnar file; ``None`` for all.
     """
 
-    path: DataFile | None
+    path: Path | None
     layout: Layout
-    part: range | None = None
 
     @property
     def name(self) -> str:

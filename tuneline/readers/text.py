@@ -1,16 +1,18 @@
-"""Lines of text files, plain or gzip, from a path, a storage or standard input."""
+"""Lines of text files, plain or gzip, from a path or standard input."""
 
 import codecs
+import errno
 import gzip
 import io
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TextIO
 
-from tuneline.readers.files import DataFile, RemoteFile, file_size
 from tuneline.readers.rows import LONGEST_LINE, RowProblem
 from tuneline.runtime.errors import DataError, UnreadableError
 
@@ -23,6 +25,38 @@ CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 """Bytes that text does not have, except for a stray one."""
 MOST_CONTROL_BYTES = 0.01
 """Share of the first bytes of a file with a zero byte from which it is binary."""
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFCHR: "a character device",
+}
+
+
+def not_a_file(path: Path) -> str | None:
+    """Return what is wrong with a path that is neither a file nor a link to one, else ``None``.
+
+    The result is the end of a sentence about the path, such as ``is a folder, not a file``. Nothing is
+    opened, so a pipe is not waited for.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a link that leads to itself"
+        if error.errno != errno.ENOENT:
+            return f"cannot be reached: {error.strerror}"
+        if path.is_symlink():
+            return f"is a link to {path.readlink()}, which does not exist"
+        return "does not exist"
+
+    kind = _KINDS.get(stat.S_IFMT(mode))
+    if kind is None:
+        return None
+    return f"is {kind}, not a file"
 
 
 def known_encoding(name: str) -> str:
@@ -55,13 +89,13 @@ def is_valid(text: str) -> bool:
     return True
 
 
-def file_name(path: DataFile | None) -> str:
+def file_name(path: Path | None) -> str:
     """Return the name of a file in messages; ``None`` is standard input."""
     return "standard input" if path is None else str(path)
 
 
 @contextmanager
-def open_bytes(path: DataFile | None) -> Iterator[tuple[Any, Any]]:
+def open_bytes(path: Path | None) -> Iterator[tuple[Any, Any]]:
     """Open a file for reading bytes; yield the unpacked content, and the file as it is on disk.
 
     What begins like a gzip file is unpacked, whatever it is called.
@@ -74,8 +108,6 @@ def open_bytes(path: DataFile | None) -> Iterator[tuple[Any, Any]]:
         with read_errors_explained(file_name(path)):
             if path is None:
                 raw: Any = sys.stdin.buffer  # which is not closed
-            elif isinstance(path, RemoteFile):
-                raw = stack.enter_context(path.open_bytes())
             else:
                 raw = stack.enter_context(path.open("rb", buffering=CHUNK))
             if not hasattr(raw, "peek"):
@@ -185,7 +217,7 @@ ENCODING_HINT = (
 
 
 @contextmanager
-def open_text(path: DataFile | None, encoding: str) -> Iterator[TextLines]:
+def open_text(path: Path | None, encoding: str) -> Iterator[TextLines]:
     """Open a text file for reading line by line. A byte order mark is dropped.
 
     Raises:
@@ -204,7 +236,7 @@ def open_text(path: DataFile | None, encoding: str) -> Iterator[TextLines]:
         try:
             lines = TextLines(text, name, plain)
             if path is not None and path.is_file():  # for the progress; pipes have no size
-                lines.size = file_size(path)
+                lines.size = path.stat().st_size
                 lines.position = raw.tell
             yield lines
         finally:

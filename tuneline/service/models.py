@@ -20,7 +20,7 @@ from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import say
 
 if TYPE_CHECKING:
-    from tuneline.predict.promised_rule import RequiredRisk
+    from tuneline.predict.model_choice import RequiredRisk
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def checked_model(path: Path, source: ModelSource) -> TextClassifier:
     if source.required is None:
         return model
     # SciPy and Arrow, which a service without promises does not need
-    from tuneline.predict.promised_rule import promised_rule
+    from tuneline.predict.model_choice import promised_rule
 
     return replace(model, rule=promised_rule(model, exported_file(path, source.precision), source.required))
 

@@ -3,6 +3,7 @@
 A doubtful file is an error with the option that decides.
 """
 
+import codecs
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -11,19 +12,29 @@ from typing import Any
 
 from tuneline.checkpoints.lfs_pointers import LFS_START
 from tuneline.readers.delimited import CSV, TSV, numbered_columns
-from tuneline.readers.files import DataFile, not_a_file
 from tuneline.readers.formats import format_of
 from tuneline.readers.rows import MISREAD, RowProblem
 from tuneline.readers.tables import Format, Input, open_lines, open_table
-from tuneline.readers.text import is_encoded, is_valid, known_encoding
+from tuneline.readers.text import (
+    CHUNK,
+    file_name,
+    is_encoded,
+    is_valid,
+    known_encoding,
+    not_a_file,
+    open_bytes,
+    read_errors_explained,
+    refuse_binary,
+)
 from tuneline.runtime.errors import DataError, UnreadableError
 from tuneline.runtime.terminal import say
 from tuneline.runtime.wording import listed
-from tuneline.sniffing.encodings import detect_encoding
 from tuneline.sniffing.tables import CERTAIN, SNIFFED_RECORDS, first_records, fitting_layout, header_evidence
 
 SAMPLE = 2**20
 """Characters from which delimiter, quotes and header are detected."""
+MOST_ACCIDENTS = 0.05
+"""Share of lines of a single-byte encoding that are valid UTF-8 by accident."""
 SHOWN_CELLS = 5
 SHOWN_CHARACTERS = 60
 HEAD = 512
@@ -127,13 +138,13 @@ class Sniffed:
         return UnclearHeaderError(problem, hint)
 
 
-def sniff(path: DataFile, told: Told = Told()) -> Sniffed:
+def sniff(path: Path, told: Told = Told()) -> Sniffed:
     """Detect how a file is written, except for what is told.
 
     Raises:
         DataError: The file is missing, in a format that the pipeline does not read, or doubtful.
     """
-    if isinstance(path, Path) and not path.is_fifo():
+    if not path.is_fifo():
         problem = not_a_file(path)
         if problem is not None:
             hint = "Check the path; name a file, or of a folder the files in it."
@@ -169,6 +180,46 @@ def sniff(path: DataFile, told: Told = Told()) -> Sniffed:
     return Sniffed(source, first, evidence > 0, abs(evidence) >= CERTAIN)
 
 
+def detect_encoding(path: Path) -> str:
+    """Return the encoding of a text file, which is read to its end: UTF-8 or UTF-16.
+
+    A file that is UTF-8 except for some lines is UTF-8, and these lines are bad rows: any other encoding for
+    all of it would damage the others.
+
+    Raises:
+        DataError: The file cannot be read, or the user has to name the encoding.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open_bytes(path) as (content, _), read_errors_explained(file_name(path)):
+        if content.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        refuse_binary(content.peek(CHUNK), file_name(path), "utf-8")
+        try:
+            while chunk := content.read(CHUNK):
+                decoder.decode(chunk)
+            return "utf-8"
+        except UnicodeDecodeError:
+            pass
+
+    valid = 0
+    broken = 0
+    with open_bytes(path) as (content, _), read_errors_explained(file_name(path)):
+        while line := content.readline(CHUNK):
+            if line.isascii():
+                continue
+            if is_encoded(line, "utf-8"):
+                valid += 1
+            else:
+                broken += 1
+    if valid > MOST_ACCIDENTS * broken:
+        return "utf-8"
+    raise DataError(
+        f"{path} is not utf-8, and its bytes do not tell its encoding.",
+        "Name it (--encoding NAME, data.files.encoding): Excel writes cp1252 in Western Europe and America,"
+        " cp1250 in Central Europe, cp1251 for Cyrillic. Or save the file as CSV UTF-8.",
+    )
+
+
 def _refuse_no_rows(path: Path) -> None:
     """Refuse a file that holds no rows."""
     try:
@@ -182,7 +233,7 @@ def _refuse_no_rows(path: Path) -> None:
             raise DataError(f"{path} is {name}.", "Save its table as CSV (UTF-8), JSON Lines or Parquet.")
 
 
-def sniffed_input(path: DataFile, required: Collection[str], told: Told = Told()) -> Input:
+def sniffed_input(path: Path, required: Collection[str], told: Told = Told()) -> Input:
     """Return a file as it is detected, and print how that is if it is unusual.
 
     The columns that the caller requires tell a header. The other arguments are those of ``sniff``.

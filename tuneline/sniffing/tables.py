@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from tuneline.readers.delimited import split_records
 from tuneline.readers.tables import Layout
-from tuneline.sniffing.names import LABEL_NAMES, PAIRS, TEXT_NAMES
 
 DELIMITERS = (",", "\t", ";", "|")
 APOSTROPHE, BACKSLASH = "'", "\\"
@@ -201,6 +200,72 @@ def count_titles(lines: Sequence[str], layout: Layout) -> int:
     return 0
 
 
+# Names that columns of texts and labels have in public data sets.
+LABEL_NAMES = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "target",
+    "queue",
+    "intent",
+    "topic",
+    "sentiment",
+    "emotion",
+    "is_duplicate",
+    "quality",
+    "stance",
+    "polarity",
+    "rating",
+    "stars",
+    "score",
+    "similarity",
+    "y",
+    "tag",
+)
+ONLY_LABEL_NAMES = ("label", "labels", "gold_label", "class", "category", "target", "y")
+"""Names of a column that is the label, whatever other columns of 0 and 1 there are."""
+SET_NAMES = ("tags", "categories", "topics", "genres", "emotions", "intents", "classes", "keywords")
+"""Names of columns with several labels per row."""
+TEXT_NAMES = (
+    "text",
+    "sentence",
+    "body",
+    "content",
+    "message",
+    "review",
+    "comment",
+    "tweet",
+    "document",
+    "description",
+    "utterance",
+    "question",
+    "query",
+    "title",
+    "subject",
+)
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_1", "text_2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+    ("#1 string", "#2 string"),
+    ("premise", "hypothesis"),
+    ("question", "answer"),
+    ("question", "sentence"),
+    ("query", "document"),
+    ("query", "passage"),
+    ("subject", "body"),
+    ("title", "body"),
+    ("title", "text"),
+    ("title", "content"),
+    ("title", "description"),
+    ("headline", "body"),
+)
 KNOWN_NAMES = frozenset({"id"}.union(LABEL_NAMES, TEXT_NAMES, *PAIRS))
 
 HAS_HEADER = 0.9

@@ -144,7 +144,7 @@ SAYS = {
     "no such data set": "the hub gives no data set 'someone/nobody'",
     "no such revision": "'someone/reviews' (data.revision: v2): RevisionNotFoundError.",
     "no such configuration": (
-        "data.path, data.name: someone/two third cannot be read: BuilderConfig 'third' not found. Available: ['first', 'second']"
+        "someone/two third cannot be read: BuilderConfig 'third' not found. Available: ['first', 'second']"
     ),
     "no such split": (
         "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,"
@@ -154,7 +154,7 @@ SAYS = {
         "someone/reviews, split test has no labels (all are -1 or missing), but the test "
     ),
     "a row without label": "someone/gaps, split train, row 3, column 'label': no label.",
-    "a loading script": "data.path, data.name: someone/script cannot be read: Dataset scripts are no longer supported",
+    "a loading script": "someone/script cannot be read: Dataset scripts are no longer supported",
     "a broken file": "someone/broken cannot be read: ",
 }
 

@@ -109,7 +109,7 @@ def test_bad_values_are_left_out_with_their_line_and_reason(tmp_path):
         read(path, LISTS)
     labels, positions, bad = read(path, LISTS, BadRowPolicy(1.0))
     assert (labels, positions, bad.count) == ([["a"], ["b"]], [1, 3], 2)
-    assert bad.first[0].startswith("line 2, column 'tags': the labels are a number")
+    assert bad.problems[0].reason.startswith("column 'tags': the labels are a number")
 
 
 def test_optional_columns_may_be_missing_and_others_are_text(tmp_path):

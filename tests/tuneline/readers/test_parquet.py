@@ -9,21 +9,21 @@ import pytest
 
 from tuneline.readers import parquet
 from tuneline.readers.parquet import PARQUET
-from tuneline.readers.rows import MB, STOP, BadRows
+from tuneline.readers.rows import STOP, BadRows
 from tuneline.readers.tables import Input, open_table
 from tuneline.runtime.errors import DataError
 
 TABLE = pa.table({"text": [f"text {row}" for row in range(25)], "id": range(25)})
 
 
-def batches(path, columns=("text",), part=None):
-    source = Input(path, PARQUET.usual, part)
+def batches(path, columns=("text",)):
+    source = Input(path, PARQUET.usual)
     with open_table(source) as table:
         return list(table.batches(list(columns), BadRows(str(path), "row", STOP)))
 
 
-def values(path, part=None):
-    return [value for batch in batches(path, part=part) for value in batch.columns["text"].to_pylist()]
+def values(path):
+    return [value for batch in batches(path) for value in batch.columns["text"].to_pylist()]
 
 
 @pytest.fixture
@@ -31,12 +31,11 @@ def path(tmp_path):
     return tmp_path / "in.parquet"
 
 
-def test_rows_of_all_groups_and_of_a_part_are_read_with_their_numbers(path):
+def test_rows_of_all_groups_are_read_with_their_numbers(path):
     pq.write_table(TABLE, path, row_group_size=10)
     assert values(path) == TABLE["text"].to_pylist()
-    assert values(path, range(8, 21)) == TABLE["text"].to_pylist()[8:21]
-    positions = [position for batch in batches(path, part=range(8, 21)) for position in batch.positions]
-    assert positions == list(range(9, 22))
+    positions = [position for batch in batches(path) for position in batch.positions]
+    assert positions == list(range(1, 26))
     with open_table(Input(path, PARQUET.usual)) as table:
         assert (table.total, table.names()) == (25, ["text", "id"])
         assert next(table.rows(["id", "text"])) == (1, (0, "text 0"))
@@ -60,19 +59,6 @@ def test_damaged_file_gives_rows_or_one_error(path):
         path.write_bytes(content)
         with contextlib.suppress(DataError):
             values(path)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}], ids=str
-)
-def test_row_group_that_decodes_to_more_than_the_limit_is_refused(path, monkeypatch, options):
-    """A cell that is stored once, or as the difference to the row before, is small in the file."""
-    pq.write_table(pa.table({"text": ["a" * 100_000] * 200}), path, compression="zstd", **options)
-    assert path.stat().st_size < 1000
-    assert max(batch.rows for batch in batches(path)) <= 16 * MB / 100_000
-    monkeypatch.setattr(parquet, "LARGEST_ROW_GROUP", 10 * MB)
-    with pytest.raises(DataError, match=r"in\.parquet, row group 1: its rows take more than 10 MB"):
-        batches(path)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), "dictionary"])

@@ -19,10 +19,9 @@ def test_first_bad_row_is_an_error_and_with_a_share_only_too_many_are():
         BadRows("a.csv", "line", BadRowPolicy()).add(problem)
     assert "data.max_bad_share" in error.value.hint
 
-    skipped = []
-    bad = BadRows("a.csv", "line", BadRowPolicy(0.1, "--max-bad-share"), skipped.append)
+    bad = BadRows("a.csv", "line", BadRowPolicy(0.1, "--max-bad-share"))
     bad.add(problem)
-    assert (bad.count, skipped) == (2, [problem])
+    assert (bad.count, bad.problems) == (2, [problem])
     bad.check(18)
     with pytest.raises(
         DataError, match=r"2 of 19 rows are bad \(10.53%\)(.|\n)*line 7, column 'label'"

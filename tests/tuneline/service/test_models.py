@@ -10,7 +10,7 @@ import pytest
 from tests.dvc_files import init_dvc, store_folder
 from tests.service import running_service
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.predict.promised_rule import RequiredRisk
+from tuneline.predict.model_choice import RequiredRisk
 from tuneline.runtime.errors import StageError
 from tuneline.service.models import FolderSource, RegistrySource, ServedModel
 

@@ -43,7 +43,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         typer.Option(min=0, max=1, help="Fraction of the rows that may be bad or unlabelled"),
     ] = 0.0,
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")
+        str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: UTF-8 or UTF-16")
     ] = None,
 ) -> None:
     """Evaluate an exported model on a labelled file.

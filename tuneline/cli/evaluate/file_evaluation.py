@@ -32,7 +32,6 @@ from tuneline.params import DataParams, Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.predict.columns import cell_text
 from tuneline.predict.model_choice import ModelChoice
-from tuneline.predict.streaming import RowReport
 from tuneline.program.program_rows import BATCH_SIZE, WINDOW
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
@@ -149,14 +148,7 @@ def read_labelled(
         source = with_numbers_of(source, label)
 
     # rows
-    unit = source.unit
-    printed = RowReport()
-    bad = BadRows(
-        str(path),
-        unit,
-        policy,
-        lambda problem: printed.add(f"skipped {unit} {problem.line:,}: {problem.reason}"),
-    )
+    bad = BadRows(str(path), source.unit, policy, printed=True)
     with open_table(source) as table:
         rows = pa.Table.from_batches(labelled_rows(table, columns, bad), columns.schema).combine_chunks()
 
@@ -190,7 +182,7 @@ def read_labelled(
         texts={name: kept[f"text_{index}"] for index, name in enumerate(texts)},
         positions=kept[POSITION],
         labels=array_of(task, labels.filter(pa.array(is_used)).cast(label_type(task))),
-        unit=unit,
+        unit=source.unit,
         left_out=bad.count,
     )
 

@@ -66,7 +66,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         ),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: detected")
+        str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: UTF-8 or UTF-16")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
     force: Annotated[bool, typer.Option("--force", help="Do not ask; replace copies that differ")] = False,

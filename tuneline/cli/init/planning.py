@@ -28,7 +28,6 @@ from tuneline.paths import SPLITS
 from tuneline.readers.rows import check_columns
 from tuneline.readers.tables import Layout
 from tuneline.runtime.errors import DataError
-from tuneline.sniffing.encodings import WESTERN_ENCODING
 from tuneline.words.titles import title_of
 
 LEAST_ROWS = {"test": 300, "validation": 150}
@@ -106,8 +105,6 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
         problem = f"{train.path}: no row has a text in {text} and a label in {label}."
         raise DataError(problem, "Name others: --text, --label")
     _ask_about_repeated_texts(decision, columns, choices)
-    if layout.encoding == WESTERN_ENCODING and choices.encoding is None:
-        notes.append(_encoding_note(columns))
     if division is not None and division.column is None:
         notes += division_notes(columns, decision)
     return Plan(layout, placement, decision, division, columns, rows, notes)
@@ -186,19 +183,6 @@ def division_notes(columns: Mapping[str, Column], decision: ColumnChoice) -> lis
                 f" document's, the metric would be too good: --by {name!r} keeps them in one split."
             )
     return notes
-
-
-def _encoding_note(columns: Mapping[str, Column]) -> str:
-    """Return a warning with an example, because the encoding is a guess."""
-    example = ""
-    for column in columns.values():
-        for cell in column.cells:
-            if cell and not cell.isascii() and not example:
-                example = next(word for word in cell.split() if not word.isascii())
-    return (
-        f"! The file is not UTF-8 and is read as {WESTERN_ENCODING}: {example!r}. If that looks wrong, name"
-        " its encoding: --encoding NAME"
-    )
 
 
 def _ask_about_repeated_texts(

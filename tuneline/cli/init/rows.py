@@ -15,7 +15,7 @@ from tuneline.columns.profiles import NESTED, Column, count_columns
 from tuneline.params.data import DataParams, SplitParams
 from tuneline.paths import SPLITS
 from tuneline.readers.label_values import plain_text
-from tuneline.readers.rows import BadRowPolicy, BadRows, check_columns
+from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import Told, sniff
@@ -151,7 +151,8 @@ def rows_of_splits(
         rows.splits[split] = total - left_out
         rows.left_out += left_out
         rows.share_left_out = max(rows.share_left_out, left_out / max(total, 1))
-        rows.first += [f"{file.path}, {place}" for place in file.bad.first]
+        for problem in file.bad.problems[:SHOWN_BAD_ROWS]:
+            rows.first.append(f"{file.path}, {file.bad.place(problem)}: {problem.message}")
         if TASKS[decision.task].one_class:
             rows.classes += file.columns[decision.label_column].values
     if division is not None:

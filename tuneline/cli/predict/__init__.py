@@ -5,35 +5,28 @@ Imports no torch, which would take seconds to start.
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from tuneline.cli.risk_options import Certainty, Risk
 from tuneline.predict import BAD_ROW_OPTION, Kind
-from tuneline.program.program_rows import BATCH_SIZE, WINDOW
+from tuneline.program.program_rows import BATCH_SIZE
 from tuneline.promises import CERTAINTY
 from tuneline.readers.rows import BadRowPolicy
+from tuneline.readers.text import not_a_file
 from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
-    from tuneline.readers.files import DataFile
     from tuneline.readers.tables import Format, Input
     from tuneline.sniffing.files import Told
 
-FILES_HELP = (
-    "CSV, TSV, JSONL or Parquet, plain or .gz; a folder, a pattern with * or a URL (s3://...) of such files;"
-    " - for standard input"
-)
-EXCEL_HELP = (
-    "CSV and TSV for people: a space before each cell and column name that a spreadsheet would execute."
-    " Default: texts as they are, because programs read the output"
-)
+FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder of such files; - for standard input"
 OUTPUT_HELP = (
-    "JSONL, CSV, TSV or Parquet; a folder or URL that ends in /, for a file per input; - for standard output"
-    " (JSONL)"
+    "JSONL, CSV or Parquet; a folder that ends in /, for a file per input; - for standard output (JSONL)"
 )
 
+OUTPUT_KINDS: dict[str, Kind] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 WHY_HELP = (
     "Add the column why: the words without which the answer changes most, and by how much. Each row is"
     " predicted again without each of its words: about 30 times as long for rows of 25 words"
@@ -64,7 +57,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     output_format: Annotated[
         Kind | None, typer.Option("--output-format", help="Format of the output; default: by its suffix")
     ] = None,
-    excel_safe: Annotated[bool, typer.Option("--excel-safe", help=EXCEL_HELP)] = False,
     text: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,7 +86,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         ),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows per forward pass")] = BATCH_SIZE,
-    window: Annotated[int, typer.Option(min=1, help="Rows in memory, which are sorted by length")] = WINDOW,
     threads: Annotated[
         int | None,
         typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers"),
@@ -102,9 +93,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     why: Annotated[bool, typer.Option("--why", help=WHY_HELP)] = False,
     risk: Risk = None,
     certainty: Certainty = CERTAINTY,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="The most probable class of each row, whatever errors cost")
-    ] = False,
     engine: Annotated[
         Literal["local", "ray"],
         typer.Option(help="ray: on the workers of a Ray cluster (RAY_ADDRESS, else on this machine)"),
@@ -119,28 +107,25 @@ def command(  # noqa: PLR0917 - typer calls it by name
     disk.
     """
     from tuneline.engines import EngineOptions
-    from tuneline.predict.batch import FileTask, predict_to_folder, result_folder
-    from tuneline.predict.model_choice import ModelChoice, text_columns
-    from tuneline.predict.named_files import is_stream, named_sources, named_target
-    from tuneline.predict.promised_rule import RequiredRisk, promised_rule
-    from tuneline.predict.streaming import StreamOptions, predict_inputs
+    from tuneline.predict.batch import FileTask, named_sources, predict_to_folder
+    from tuneline.predict.columns import InputColumns
+    from tuneline.predict.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
+    from tuneline.predict.streaming import StreamOptions, predict_input
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
-    from tuneline.readers.inputs import InputColumns
-    from tuneline.readers.tables import open_table
     from tuneline.sniffing.files import Told
 
     # arguments, all checked before a row is predicted
     # - files
     check_options(delimiter, encoding, engine, workers)
-    folder = result_folder(output)
-    target = None if folder else named_target(output)
+    target = None if output == "-" else Path(output)
+    is_folder = target is not None and (output.endswith("/") or target.is_dir())
+    if target is not None and target.exists() and not is_folder and (problem := not_a_file(target)):
+        raise StageError(f"--output: {target} {problem}.", "For a pipe, write to standard output.")
     with refusing():
-        sources = named_sources(files or ["-"], target, any_ending=input_format is not None)
-    if engine == "ray" and folder is None:
-        raise StageError("--engine ray: each file has a result of its own.", "Name a folder: -o results/")
-    if is_stream(sources[0]) and folder is not None:
-        raise StageError("--output: standard input and pipes are read into one file.", "Name a file.")
+        sources = named_sources(files or ["-"], None if is_folder else target)
+    if not is_folder and (engine == "ray" or len(sources) > 1):
+        raise StageError("--output: each file has a result of its own.", "Name a folder: -o results/")
 
     # - formats
     told = Told(
@@ -152,38 +137,43 @@ def command(  # noqa: PLR0917 - typer calls it by name
     )
     for source in sources:
         _ = told.format or format_of(source, "--input-format")
-    if output_format:
-        output_kind = output_format
-    else:
-        output_kind = "parquet" if folder else cast("Kind", format_of(target, "--output-format").name)
+    output_kind = output_format or output_kind_of(target, is_folder)
 
     # - model and columns
     choice = ModelChoice(model, precision, threads)
     classifier = choice.load()
     kept = tuple(dict.fromkeys(keep or ()))
-    keeps_all = "all" in kept
-    input_columns = InputColumns(
-        text_columns(text, classifier.text_columns), () if keeps_all else kept, every=keeps_all
-    )
+    texts = text_columns(text, classifier.text_columns)
+    input_columns = InputColumns(texts, None if "all" in kept else kept)
 
     # predictions
     required = None if risk is None else RequiredRisk(risk, certainty)
-    rule = promised_rule(classifier, choice.file(), required, plain=plain)
-    policy = BadRowPolicy(max_bad_share, BAD_ROW_OPTION)
-    options = StreamOptions(batch_size, window, policy, rule, why)
+    rule = promised_rule(classifier, choice.file(), required)
+    options = StreamOptions(batch_size, BadRowPolicy(max_bad_share, BAD_ROW_OPTION), rule, why)
     with refusing():
-        inputs = [opened_input(source, told, input_columns.texts) for source in sources]
-        if keeps_all and not is_stream(sources[0]):  # all results have the columns of the first file
-            with open_table(inputs[0]) as table:
-                input_columns = input_columns.of(table)
-        output_file = PredictionOutput(target, output_kind, excel_safe=excel_safe)
-        if folder is not None:
+        inputs = [opened_input(source, told, texts) for source in sources]
+        output_file = PredictionOutput(target, output_kind)
+        if target is not None and is_folder:
             task = FileTask(choice, inputs[0], input_columns, output_file, options)
-            predict_to_folder(inputs, folder, task, EngineOptions(engine, workers))
+            predict_to_folder(inputs, target, task, EngineOptions(engine, workers))
             return
         started = time.perf_counter()
-        counts = predict_inputs(classifier, inputs, input_columns, output_file, options)
+        counts = predict_input(classifier, inputs[0], input_columns, output_file, options)
         counts.print_summary(classifier, started)
+
+
+def output_kind_of(target: Path | None, is_folder: bool) -> Kind:
+    """Return the format of an output by its name."""
+    if is_folder:
+        return "parquet"
+    if target is None:
+        return "jsonl"
+    kind = OUTPUT_KINDS.get(target.suffix.lower())
+    if kind is None:
+        raise StageError(
+            f"--output: {target} does not end in {', '.join(OUTPUT_KINDS)}.", "Or set --output-format."
+        )
+    return kind
 
 
 def named_format(name: str | None) -> "Format | None":
@@ -197,17 +187,16 @@ def named_format(name: str | None) -> "Format | None":
     return FORMATS[name]
 
 
-def opened_input(source: "DataFile | None", told: "Told", texts: tuple[str, ...]) -> "Input":
+def opened_input(source: Path | None, told: "Told", texts: tuple[str, ...]) -> "Input":
     """Return an input with how it is written: what is told, else what is detected.
 
     A stream is not read ahead, so nothing of it is detected.
     """
-    from tuneline.predict.named_files import is_stream
     from tuneline.readers.formats import format_of
     from tuneline.readers.tables import Input
     from tuneline.sniffing.files import sniffed_input
 
-    if source is not None and not is_stream(source):
+    if source is not None and not source.is_fifo():
         return sniffed_input(source, texts, told)
     file_format = told.format or format_of(source, "--input-format")
     return Input(source, file_format.usual.told(told.layout))

@@ -203,7 +203,7 @@ def test_labels_may_be_ids_and_columns_may_have_other_names(project):
         for row in rows
     ]
     write_csv("ids.csv", renamed)
-    Path("ids.csv").write_bytes(Path("ids.csv").read_text().replace(",", ";").encode("cp1252"))
+    Path("ids.csv").write_bytes(Path("ids.csv").read_text().replace(",", ";").encode("utf-16"))
     done = run("ids.csv", "--text", "Betreff", "--text", "Größe", "--label", "y", "--json", "ids.json")
     assert done.exit_code == 0, done.output
     assert json.loads(Path("ids.json").read_text()) == json.loads(Path("names.json").read_text())

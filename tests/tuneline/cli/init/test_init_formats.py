@@ -30,13 +30,12 @@ def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
         ).read_bytes()
 
 
-def test_guessed_encoding_is_pointed_out_and_a_named_one_is_used(project):
+def test_encoding_is_asked_for_and_a_named_one_is_used(project):
     rows = "".join(f"{'ab'[n % 2]},žlutý kůň {n}\n" for n in range(40))
     (project / "a.csv").write_bytes(f"label,text\n{rows}".encode("cp1250"))
-    guessed = init(project / "a.csv", "--force")
-    assert "is read as cp1252" in guessed.output
-    assert load_params().data.files.encoding == "cp1252"
+    asked = init(project / "a.csv", "--force")
+    assert asked.exit_code != 0
+    assert "--encoding" in asked.output
     named = init(project / "a.csv", "--force", "--encoding", "cp1250")
-    assert "is read as" not in named.output
     assert "žlutý kůň" in named.output
     assert load_params().data.files.encoding == "cp1250"

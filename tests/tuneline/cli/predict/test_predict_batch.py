@@ -1,4 +1,4 @@
-"""``tuneline predict`` on folders and on URLs, by either engine."""
+"""``tuneline predict`` on folders, by either engine."""
 
 import json
 import os
@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.tuneline.cli.predict.conftest import lines_of
 from tests.tuneline.cli.predict.test_predict_process import tuneline
 from tests.tuneline.predict import killing
 from tuneline.predict import batch
@@ -51,24 +50,6 @@ def contents(folder):
     }
 
 
-def test_files_are_concatenated_in_order(given, predict):
-    for kind in ("csv", "jsonl", "parquet", "tsv.gz"):
-        done = predict("in", "-o", f"out.{kind}", "--keep", "id", "--batch-size", 7)
-        assert done.exit_code == 0, done.output
-        assert "90 rows in" in done.stderr
-    written = lines_of(Path("out.jsonl").read_text())
-    assert [line["id"] for line in written] == [*range(ROWS), *map(str, range(100, 110)), *range(200, 210)]
-    assert [line["row"] for line in written] == [*range(1, ROWS + 1), *range(1, 11), *range(1, 11)]
-    table = pq.read_table("out.parquet")
-    assert table["label"].to_pylist() == [line["label"] for line in written]
-    assert len(Path("out.csv").read_text().splitlines()) == len(written) + 1
-    one = predict("in/b.csv", "-o", "b.jsonl", "--keep", "id", "--batch-size", 7)
-    assert one.exit_code == 0
-    assert Path("b.jsonl").read_text() in Path("out.jsonl").read_text()
-    assert predict("in", "--keep", "id", "--batch-size", 7).stdout == Path("out.jsonl").read_text()
-    assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
-
-
 def test_folder_has_a_result_for_each_file_and_keeps_those_that_are_newer(given, predict):
     def run(*words):
         done = predict("in", "-o", "out/", *words)
@@ -99,11 +80,11 @@ def test_file_with_bad_rows_has_no_result_unless_they_are_skipped(given, predict
     Path("in/b.csv").write_text("id,subject,body\n1,a,b\n2,,\n")
     stopped = predict("in", "-o", "out/")
     assert stopped.exit_code == 65
-    assert "in/b.csv, row 2" in stopped.stderr
+    assert "in/b.csv, line 3" in stopped.stderr
     assert list(contents(Path("out"))) == ["a.parquet"]
     skipped = predict("in", "-o", "out/", "--max-bad-share", 1)
     assert skipped.exit_code == 0
-    assert "skipped row 2" in skipped.stderr
+    assert "skipped line 3" in skipped.stderr
     assert sorted(contents(Path("out"))) == ["a.parquet", "b.csv.parquet", "c.jsonl.parquet"]
 
 
@@ -117,9 +98,10 @@ def test_what_cannot_be_predicted_is_refused_before_it_begins(given, predict):
     Path("empty").mkdir()
     pq.write_table(pa.Table.from_pylist(texts(0, 2)), "in/b.parquet")
     assert "empty has no file that ends in" in refusal("empty")
-    assert "would have one name" in refusal("in/b.csv", "in/b.csv", "-o", "out/")
-    assert "in/b.parquet is also an input" in refusal("in/b.parquet", "-o", "in/")
+    assert "would be the result of two files" in refusal("in/b.csv", "in/b.csv", "-o", "out/")
+    assert "or replace an input" in refusal("in/b.parquet", "-o", "in/")
     assert "in/b.csv is also the input" in refusal("in", "-o", "in/b.csv")
+    assert "Name a folder" in refusal("in", "-o", "out.csv")
     assert "--workers: only the engine ray" in refusal("in", "--workers", 2)
     Path("in/a.parquet").write_bytes(Path("in/a.parquet").read_bytes()[:-40])
     assert "in/a.parquet: not a Parquet file" in refusal("in", "-o", "out/")

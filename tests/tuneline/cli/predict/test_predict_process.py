@@ -24,7 +24,7 @@ def tuneline(*words, **options):
 
 def test_predictions_are_written_while_rows_still_arrive(classification):
     """A full window is predicted before the next row is read."""
-    command, options = tuneline("predict", "--model", classification / "models/onnx", "--window", 2)
+    command, options = tuneline("predict", "--model", classification / "models/onnx", "--batch-size", 2)
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -59,7 +59,15 @@ def send_until_ended(running, number):
 )
 @pytest.mark.promise("interrupted-predict")
 def test_interrupted_run_leaves_no_file(classification, tmp_path, number):
-    words = ("predict", "--model", classification / "models/onnx", "--window", 1, "-o", tmp_path / "out.csv")
+    words = (
+        "predict",
+        "--model",
+        classification / "models/onnx",
+        "--batch-size",
+        1,
+        "-o",
+        tmp_path / "out.csv",
+    )
     command, options = tuneline(*words)
     options |= {"text": True}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **options) as running:
@@ -87,8 +95,6 @@ def peak_memory(rows, classification, tmp_path):
         str(classification / "models/onnx"),
         "-o",
         str(tmp_path / "out.parquet"),
-        "--window",
-        "512",
     ]
     code = (
         f"from tuneline.cli import app; app({words}, standalone_mode=False);"
@@ -101,5 +107,5 @@ def peak_memory(rows, classification, tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(classification, tmp_path):
-    few, many = peak_memory(6_000, classification, tmp_path), peak_memory(60_000, classification, tmp_path)
+    few, many = peak_memory(20_000, classification, tmp_path), peak_memory(60_000, classification, tmp_path)
     assert many < few + 10

@@ -19,23 +19,23 @@ BAD_ROWS = {
     "too few fields": (
         "csv",
         b"subject,body\na,b\nonly one\nc,d\n",
-        r"row 2 \(line 3\): 1 column, but 2 in the header",
+        r"line 3: 1 column, but 2 in the header",
     ),
     "a byte outside UTF-8": (
         "csv",
         b"subject,body\na,\xc3\xbc\n\xe9t\xe9,z\nc,d\n",
-        r"row 2 \(line 3\): not utf-8: byte 0xe9",
+        r"line 3: not utf-8: byte 0xe9",
     ),
-    "not JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"row 2 \(line 2\): not JSON: "),
+    "not JSON": ("jsonl", PAIR.encode() + b"{broken\n" + PAIR.encode(), r"line 2: not JSON: "),
     "a missing key": (
         "jsonl",
         PAIR.encode() + b'{"subject": "a"}\n' + PAIR.encode(),
-        r"row 2 \(line 2\): column 'body' is null, not text",
+        r"line 2: column 'body' is null, not text",
     ),
     "an empty text": (
         "csv",
         b'subject,body\na,b\n"", \nc,d\n',
-        r"row 2 \(line 3\): column 'subject' and 'body': no text, or only white",
+        r"line 3: column 'subject' and 'body': no text, or only white",
     ),
 }
 

@@ -45,7 +45,7 @@ def test_words_are_added_to_each_prediction_and_change_nothing_else(rows, predic
 
 
 def test_words_are_one_cell_of_csv_and_a_list_in_parquet(rows, predict):
-    for name in ("out.csv", "out.tsv", "out.parquet", "out.jsonl"):
+    for name in ("out.csv", "out.parquet", "out.jsonl"):
         done = predict("rows.jsonl", "--why", "--keep", "body", "-o", name)
         assert done.exit_code == 0, done.output
     expected = [line["why"] for line in lines_of(Path("out.jsonl").read_text())]
@@ -56,7 +56,6 @@ def test_words_are_one_cell_of_csv_and_a_list_in_parquet(rows, predict):
     assert [part.split(" ")[0] for part in cells[0].split("; ")] == [word["word"] for word in expected[0]]
     numbers = [float(part.split(" ")[1]) for part in cells[0].split("; ")]
     assert numbers == pytest.approx([word["effect"] for word in expected[0]], rel=0.01)
-    assert Path("out.tsv").read_text().splitlines()[1].endswith("\t" + cells[0])
 
     words = pq.read_table("out.parquet")["why"].to_pylist()
     assert [[list(word) for word in row] for row in words] == [[KEYS] * len(row) for row in expected]

@@ -15,10 +15,10 @@ from tests.exported_pipeline import published_pipeline
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
 from tuneline.decisions.rule import AnswerRule
-from tuneline.predict.streaming import StreamOptions, predict_inputs
+from tuneline.predict.columns import InputColumns
+from tuneline.predict.streaming import StreamOptions, predict_input
 from tuneline.predict.writing import PredictionOutput
 from tuneline.readers.formats import FORMATS
-from tuneline.readers.inputs import InputColumns
 from tuneline.readers.rows import BadRowPolicy
 from tuneline.readers.tables import Input
 from tuneline.runtime.errors import DataError
@@ -53,9 +53,9 @@ def test_predictions_are_those_of_the_command_to_the_last_digit(
     file = folder / "in.jsonl"
     file.write_text("".join(json.dumps({"subject": a, "body": b}) + "\n" for a, b in pairs))
     source = Input(file, FORMATS["jsonl"].usual)
-    options = StreamOptions(batch_size, 4096, BadRowPolicy(), rule=model.rule)
+    options = StreamOptions(batch_size, BadRowPolicy(), rule=model.rule)
     columns = InputColumns(("subject", "body"), ())
-    predict_inputs(model, [source], columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)
+    predict_input(model, source, columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)
     expected = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
     predictions = model.predict(pairs, batch_size)
