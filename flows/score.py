@@ -124,7 +124,7 @@ def predict_files(pipeline: Pipeline, files: Sequence[Incoming], options: JobOpt
     Raises:
         ProgramError: A process ended, but not by a file: the model cannot be used, for example.
     """
-    command = [sys.executable, "-P", "-m", "tuneline.predict.scored", json.dumps(asdict(options))]
+    command = [sys.executable, "-P", "-m", "tuneline.predict.batch", json.dumps(asdict(options))]
     waiting = list(files)
     while waiting:
         part = waiting[:FILES]

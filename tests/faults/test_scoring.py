@@ -93,7 +93,7 @@ def kill_prediction(when: Callable[[], bool]) -> None:
     while time.monotonic() < deadline:
         for process in psutil.Process().children(recursive=True) if when() else ():
             with contextlib.suppress(psutil.Error):
-                if "tuneline.predict.scored" in process.cmdline():
+                if "tuneline.predict.batch" in process.cmdline():
                     process.kill()
                     return
         time.sleep(0.001)

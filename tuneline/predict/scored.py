@@ -1,11 +1,5 @@
-"""What flow ``score`` leaves behind, and the process that predicts its files, which loads the model once.
+"""What flow ``score`` leaves behind: files of predictions, and the archived inputs that they are for."""
 
-A fault of one file stops no other.
-"""
-
-import json
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +13,10 @@ from tuneline.core.records import Record
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.params.data import FilesParams
-from tuneline.program.program_rows import BATCH_SIZE
 from tuneline.readers.formats import data_input
-from tuneline.readers.rows import BadRowPolicy
 from tuneline.readers.tables import Input
 from tuneline.repository.dvc import by_key
-from tuneline.runtime.disk_errors import explain_disk_errors
-from tuneline.runtime.errors import DataError, InputError, StageError, refusing
-from tuneline.runtime.terminal import say, say_exception
+from tuneline.runtime.errors import DataError
 from tuneline.sniffing.files import fitting_input
 
 METADATA = b"tuneline"
@@ -105,62 +95,3 @@ class JobOptions:
     folder: str
     keep: Sequence[str]
     max_bad_share: float
-
-
-def main() -> None:
-    """Predict all files; exit with an error only if the model or the engine cannot be used."""
-    from tuneline.predict.model_choice import ModelChoice
-
-    options = JobOptions(**json.loads(sys.argv[1]))
-    # The model is loaded here, too, so that a damaged one is reported once and not for each file.
-    try:
-        with explain_disk_errors():
-            ModelChoice(Path(options.model)).load()
-    except StageError as error:
-        say(f"tuneline predict: {error}", error=True)
-        sys.exit(error.status)
-    for number, name in enumerate(sys.argv[2:], start=1):
-        say(BEGINS.format(number=number))
-        status = run_job(Path(name), Path(options.folder, f"{number}.parquet"), options)
-        say(ENDS.format(number=number, status=status))
-
-
-def run_job(path: Path, output: Path, options: JobOptions) -> int:
-    """Predict the rows of a file, print what is wrong with it, and return the status."""
-    from tuneline.predict.columns import InputColumns
-    from tuneline.predict.model_choice import ModelChoice
-    from tuneline.predict.streaming import StreamOptions, predict_input
-    from tuneline.predict.writing import PredictionOutput
-
-    try:
-        model = ModelChoice(Path(options.model)).load()
-        columns = InputColumns(model.text_columns, tuple(options.keep))
-        with explain_disk_errors(), refusing():
-            source = input_to_score(path, Path(options.model))
-            if source.layout != source.layout.format.usual:
-                say(f"{path.name}: read as {source.layout.described()}", error=True)
-            policy = BadRowPolicy(options.max_bad_share, "scoring.max_bad_share")
-            started = time.perf_counter()
-            counts = predict_input(
-                model,
-                source,
-                columns,
-                PredictionOutput(output, "parquet"),
-                StreamOptions(BATCH_SIZE, policy),
-            )
-            counts.print_summary(model, started)
-    except InputError as error:
-        # Without its hint, which may quote the file: people read the reason who may not read the file.
-        say(f"tuneline predict: {error.problem}", error=True)
-        return error.status
-    except StageError as error:
-        say(f"tuneline predict: {error}", error=True)
-        return error.status
-    except Exception:
-        say_exception(*sys.exc_info())
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tuneline.cli.predict.conftest import PAIR, published
-from tuneline.predict import scored
+from tuneline.predict import batch
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,9 @@ def run(tmp_path, monkeypatch, capfd):
             "keep": ["subject"],
             "max_bad_share": 0.0,
         }
-        monkeypatch.setattr(sys, "argv", ["scored", json.dumps(options), *map(str, paths)])
+        monkeypatch.setattr(sys, "argv", ["batch", json.dumps(options), *map(str, paths)])
         monkeypatch.setattr(sys, "stderr", sys.stdout)
-        scored.main()
+        batch.main()
         return capfd.readouterr().out.splitlines()
 
     return run
