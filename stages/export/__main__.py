@@ -91,16 +91,20 @@ def export(
 
 
 def load_for_tracing(folder: Path) -> "TrainedModel":
-    """Load the trained model.
+    """Load the trained model, which computes no more in its last layer than the classifier reads.
 
     Attention is "eager": it gives the same logits as the fused implementations with fewer ONNX operators.
     """
     from transformers.utils import logging
 
-    from tuneline.model.frozen_classifier import load_classifier
+    from tuneline.model.architectures import restrict_last_layer
+    from tuneline.model.frozen_classifier import FrozenClassifier, load_classifier
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    return load_classifier(folder, "eager")
+    model = load_classifier(folder, "eager")
+    if not isinstance(model, FrozenClassifier):
+        restrict_last_layer(model)
+    return model
 
 
 def write_models(

@@ -25,7 +25,7 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
-from tuneline.model.architectures import architecture_of
+from tuneline.model.architectures import architecture_of, restrict_last_layer
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
 from tuneline.paths import BASE_MODEL
@@ -335,29 +335,15 @@ def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]
 
 
 def compute_first_token_only(model: PreTrainedModel) -> None:
-    """Restrict the last layer to the first token, if the classifier reads no other one.
+    """Restrict the last layer to the first token, as ``restrict_last_layer`` does, and also its queries.
 
-    After the last attention, no information passes between tokens. So query and attention output (a twelfth
-    of a layer's arithmetic each) and the feed-forward part (two thirds) are needed for the first token only.
     Logits and gradients are as with the full layer; dropout draws fewer masks, so runs with and without this
-    differ like runs with two seeds. Neither the names of the weights nor the saved files change. Layers that
-    share their weights (ALBERT) are not restricted, and neither is a single one, after which DeBERTa has a
-    convolution.
+    differ like runs with two seeds.
     """
-    architecture = architecture_of(model.config.to_dict())
-    module_lists = [module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)]
-    layers = max(module_lists, key=len, default=nn.ModuleList())
-    if architecture.after_attention is None or len(layers) < 2:
-        return
-    last = layers[-1]
-    last.get_submodule(architecture.after_attention).register_forward_pre_hook(_keep_first_token)
-    if architecture.query is not None and model.config._attn_implementation == "sdpa":
-        _attend_with_first_token(last, architecture.query)
-
-
-def _keep_first_token(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Cut the inputs of a module, shape ``(batch, tokens, features)``, to the first token."""
-    return tuple(tensor[:, :1] for tensor in inputs)
+    last = restrict_last_layer(model)
+    query = architecture_of(model.config.to_dict()).query
+    if last is not None and query is not None and model.config._attn_implementation == "sdpa":
+        _attend_with_first_token(last, query)
 
 
 def _attend_with_first_token(layer: nn.Module, query: str) -> None:

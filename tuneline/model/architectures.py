@@ -5,12 +5,16 @@ The configuration classes of transformers hold some of them, but importing one i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuneline.core.sources import BaseSource, PretrainedSource
 from tuneline.params import Params
 from tuneline.paths import BASE, BASE_RECORD
 from tuneline.runtime.errors import StageError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,34 @@ ARCHITECTURES = {
 def architecture_of(config: Mapping[str, Any]) -> Architecture:
     """Return the properties of a model from its configuration."""
     return ARCHITECTURES.get(config.get("model_type", ""), Architecture())
+
+
+def restrict_last_layer(model: "PreTrainedModel") -> "nn.Module | None":
+    """Restrict the last layer to the first token after attention, if the classifier reads no other one.
+
+    After the last attention, no information passes between tokens. So attention output (a twelfth of a
+    layer's arithmetic) and the feed-forward part (two thirds) are needed for the first token only. Neither
+    the names of the weights nor the saved files change. Layers that share their weights (ALBERT) are not
+    restricted, and neither is a single one, after which DeBERTa has a convolution.
+
+    Returns:
+        The last layer; ``None`` if it is not restricted.
+    """
+    from torch import nn
+
+    architecture = architecture_of(model.config.to_dict())
+    module_lists = [module for module in model.base_model.modules() if isinstance(module, nn.ModuleList)]
+    layers = max(module_lists, key=len, default=nn.ModuleList())
+    if architecture.after_attention is None or len(layers) < 2:
+        return None
+    last = layers[-1]
+    last.get_submodule(architecture.after_attention).register_forward_pre_hook(_keep_first_token)
+    return last
+
+
+def _keep_first_token(_: "nn.Module", inputs: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":
+    """Cut the inputs of a module, shape ``(batch, tokens, features)``, to the first token."""
+    return tuple(tensor[:, :1] for tensor in inputs)
 
 
 def token_limit(config: Mapping[str, Any]) -> int | None:

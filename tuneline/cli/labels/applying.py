@@ -15,7 +15,7 @@ from tuneline.params import DataParams
 from tuneline.paths import RAW, SPLITS
 from tuneline.readers.rows import nearest
 from tuneline.runtime.errors import InputError
-from tuneline.runtime.wording import first_lines, listed
+from tuneline.runtime.wording import listed
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
 from tuneline.tasks.schemas import read_task
@@ -43,45 +43,43 @@ def merged(
     """
     task = read_task(SplitReader.open(RAW, "train", "download").schema)
     texts, labels_now = _rows_of_data({row.key for _, row, _ in filled}, task, data)
-    after = {(row["key"], row["before"]): (row["split"], row["after"]) for row in corrections.to_pylist()}
-    before = dict(after)
-    sources: dict[tuple[str, str], list[str]] = defaultdict(
-        list
-    )  # labels in the source, by the label that they were corrected to
-    for (key, source), (_, correct) in before.items():
-        sources[key, correct].append(source)
+    before = {(row["key"], row["before"]): (row["split"], row["after"]) for row in corrections.to_pylist()}
+    after = dict(before)
+
+    def sources(key: str, label: str) -> list[str]:
+        """Return the labels in the source that were corrected to a label."""
+        return [source for (other, source), (_, new) in before.items() if (other, new) == (key, label)]
 
     decided: dict[tuple[str, str], str] = {}
-    problems = []
     for number, row, answer in filled:
-        label, correct, problem = _labels(row, answer, task)
-        problem = problem or _wrong_row(row, texts, data)
-        now = labels_now[row.key]
-        if problem is None and label not in now and correct not in now:
-            problem = f"{LABEL}: {label!r}, but {listed(sorted(now))} in {RAW}. Write the review again"
-        if problem is None and decided.setdefault((row.key, label), correct) != correct:
-            problem = (
-                f"{CORRECT}: {correct!r}, but another row with these texts has {decided[row.key, label]!r}"
-            )
-        if problem is not None:
-            problems.append(f"{path}, row {number:,}, {problem}.")
-            continue
+        try:
+            label = exact_text(task, row.label)
+            correct = _correct_label(answer, task)
+            _check_row(row, texts, data)
+            now = labels_now[row.key]
+            if label not in now and correct not in now:
+                raise ValueError(f"{LABEL}: {label!r}, but {listed(sorted(now))} in {RAW}. Write it again")
+            other = decided.setdefault((row.key, label), correct)
+            if other != correct:
+                raise ValueError(f"{CORRECT}: {correct!r}, but another row with these texts has {other!r}")
+        except ValueError as problem:
+            raise InputError(f"nothing was applied. {path}, row {number:,}, {problem}.") from None
+
         # `dvc repro` has applied it, or will: data/raw has another label than the source; or it is right
-        is_pending = any(source not in now for source in sources[row.key, correct])
+        is_pending = any(source not in now for source in sources(row.key, correct))
         if label not in now or label == correct or is_pending:
             continue
-        for source in sources[row.key, label] or [label]:
+        for source in sources(row.key, label) or [label]:
             if source == correct:  # the source is right after all
                 after.pop((row.key, source), None)
             else:
                 after[row.key, source] = (row.split, correct)
-    if problems:
-        raise InputError("\n  ".join(["nothing was applied.", *first_lines(problems, SHOWN)]))
 
-    rows = [(key, split, source, correct) for (key, source), (split, correct) in after.items()]
-    columns = list(zip(*rows, strict=True)) or [()] * len(LABEL_SCHEMA)
+    rows = []
+    for (key, source), (split, correct) in after.items():
+        rows.append(dict(zip(LABEL_SCHEMA.names, (key, split, source, correct), strict=True)))
     new = len(dict(before.items() ^ after.items()))
-    return pa.table([pa.array(column, pa.string()) for column in columns], schema=LABEL_SCHEMA), new
+    return pa.Table.from_pylist(rows, schema=LABEL_SCHEMA), new
 
 
 def _rows_of_data(
@@ -107,42 +105,34 @@ def _rows_of_data(
     return texts, labels
 
 
-def _labels(row: Suspect, answer: str, task: Task) -> tuple[str, str, str | None]:
-    """Return the label and its correction as corrections have them, and what is wrong with them."""
+def _correct_label(answer: str, task: Task) -> str:
+    """Return the answer of a person as corrections have it; a ``ValueError`` says why it is no label."""
     try:
-        label = exact_text(task, row.label)
         correct = exact_text(task, answer)
     except ValueError:
-        return row.label, answer, f"{CORRECT}: {answer!r} is not a number"
+        raise ValueError(f"{CORRECT}: {answer!r} is not a number") from None
     unknown = unknown_names(task, correct)
     if unknown:
         names = task.class_names
-        return (
-            label,
-            correct,
-            f"{CORRECT}: {unknown[0]!r} is not one of {listed(names)}{nearest(unknown[0], names)}",
+        raise ValueError(
+            f"{CORRECT}: {unknown[0]!r} is not one of {listed(names)}{nearest(unknown[0], names)}"
         )
-    return label, correct, None
+    return correct
 
 
-def _wrong_row(row: Suspect, texts: dict[str, tuple[str, ...]], data: DataParams) -> str | None:
-    """Return what is wrong if ``data/raw`` has no row with this hash and these texts."""
-    if row.key not in texts:
-        return (
-            f"{KEY}: {row.key!r} is no row of {RAW}. It may have changed in a spreadsheet, or the data since"
-        )
-    for name, cell, text in zip(data.text_columns, row.texts, texts[row.key], strict=True):
-        if not is_same_text(cell, text):
-            return f"{name}: {cell[:40]!r} is not the text of this {KEY}. Sort all columns together, or none"
-    return None
-
-
-def is_same_text(cell: str, text: str) -> bool:
-    """Return True if a cell of a spreadsheet has a text.
+def _check_row(row: Suspect, texts: dict[str, tuple[str, ...]], data: DataParams) -> None:
+    """Check that ``data/raw`` has a row with this hash and these texts; a ``ValueError`` says what it lacks.
 
     White space may differ, and a spreadsheet cuts a long text.
     """
-    cell_words, text_words = normalized(pa.array([cell, text], pa.string())).to_pylist()
-    if cell_words == text_words:
-        return True
-    return len(cell) >= CUT and text_words.startswith(cell_words)
+    if row.key not in texts:
+        raise ValueError(
+            f"{KEY}: {row.key!r} is no row of {RAW}. It may have changed in a spreadsheet, or the data since"
+        )
+    for name, cell, text in zip(data.text_columns, row.texts, texts[row.key], strict=True):
+        cell_words, text_words = normalized(pa.array([cell, text], pa.string())).to_pylist()
+        is_cut = len(cell) >= CUT and text_words.startswith(cell_words)
+        if cell_words != text_words and not is_cut:
+            raise ValueError(
+                f"{name}: {cell[:40]!r} is not the text of this {KEY}. Sort all columns together, or none"
+            )

@@ -152,7 +152,7 @@ def test_second_correction_of_a_row_replaces_the_first(run):
         (
             [("broken", "returns", "billing")],
             {},
-            "label: 'returns', but 'parcel' in data/raw. Write the review again.",
+            "label: 'returns', but 'parcel' in data/raw. Write it again.",
         ),
         (
             [
