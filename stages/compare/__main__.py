@@ -77,7 +77,8 @@ def main() -> dict[str, float]:
         comparison = compare_logits(reference, logits, params.compare.close_rmse, params.seed)
         violations, unclear = judge_comparison(comparison, params.compare.tolerance(precision), metric)
         quality = reference.quality(decisions[precision].task, comparison.logits)
-        qualities[precision] = quality | decisions[precision].metrics
+        quality.update(decisions[precision].metrics)
+        qualities[precision] = quality
         models[precision] = {
             **comparison.metrics,
             **qualities[precision],
@@ -112,8 +113,10 @@ def main() -> dict[str, float]:
         write_record(folder / "comparison.json", report)
     if stopping:
         shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
-        message = "\n  ".join(["an exported model failed its comparison with the trained one.", *stopping])
-        raise GateError(message, way_on(stopping))
+        messages = "\n  ".join(stopping)
+        raise GateError(
+            f"an exported model failed its comparison with the trained one.\n  {messages}", way_on(stopping)
+        )
 
     # publication
     say_judgements(report)

@@ -117,7 +117,9 @@ def _with_interval(task: Regression, reported: ModelOutputs) -> Regression:
     """Return the task with the interval that independent reported rows show."""
     rows = independent_sample(reported.clusters, len(reported.labels))
     width = half_width(task.predictions(reported.logits[rows]), reported.labels[rows])
-    return replace(task, half_width=None if width is None else round(width, 6))
+    if width is not None:
+        width = round(width, 6)
+    return replace(task, half_width=width)
 
 
 def half_width(predictions: NDArray[Any], labels: NDArray[Any]) -> float | None:
@@ -143,7 +145,9 @@ def judged_answers(task: Task, costs: CostRecord | None, outputs: ModelOutputs) 
     labels = outputs.labels[rows]
     answers = answers_of(task, task.scores(outputs.logits[rows]), cost_rule(costs, task))
     right = ~task.errors(answers.labels, labels)
-    classes = answers.labels if task.one_class else np.full(len(rows), NO_CLASS)
+    classes = np.full(len(rows), NO_CLASS)
+    if task.one_class:
+        classes = answers.labels
     judged = JudgedAnswers(classes.astype(np.int32), answers.confidence, right)
     return judged.take(~answers.too_dear)
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tuneline.model.frozen_classifier import TrainedModel
 
 PRODUCER = "tuneline"
-LINEAR_OPERATORS = ("MatMul", "Gemm")
 ONE_FILE = 2**31 - 2**20
 """Maximal bytes of weights in the model's own file: protobuf's limit is 2 GB, and the graph needs a part."""
 
@@ -73,9 +72,11 @@ def clean_graph(model: onnx.ModelProto) -> onnx.ModelProto:
     model.domain = ""
     model.producer_name = PRODUCER
     model.producer_version = ""
-    parts: list[Any] = [model, graph, *graph.node, *graph.initializer, *graph.input, *graph.output]
+    parts: list[Any] = [model, graph]
+    for group in (graph.node, graph.initializer, graph.input, graph.output, model.functions):
+        parts += group
     for function in model.functions:
-        parts += [function, *function.node]
+        parts += function.node
     for part in parts:
         del part.metadata_props[:]
         part.doc_string = ""

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from stages.export.graph import LINEAR_OPERATORS, clean_graph, input_names, quiet, save_model
+from stages.export.graph import clean_graph, input_names, quiet, save_model
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import open_session, session_options
 from tuneline.runtime.atomic_files import temporary_directory
 
-QUANTIZED_OPERATORS = [*LINEAR_OPERATORS, "Gather"]
+QUANTIZED_OPERATORS = ["MatMul", "Gemm", "Gather"]
 """Operators whose weights are quantized: linear layers and embeddings.
 
 Products of two activations (attention scores) stay in fp32, because rounding both factors costs more accuracy

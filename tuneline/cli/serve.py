@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tuneline.cli.risk_options import Certainty, Risk
+from tuneline.cli.predict import Certainty, Risk
 from tuneline.promises import CERTAINTY
 from tuneline.runtime.errors import StageError
 

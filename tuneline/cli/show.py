@@ -65,17 +65,6 @@ def _baseline_titles() -> dict[str, str]:
 
 BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", INDEPENDENT_ROWS: "Independent rows"}
 """Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
-COMPARED_TITLES = {
-    "agreement": "agreement with the trained model",
-    **{
-        f"{metric.name}_drop": f"{title_of(metric.name)} lost"
-        for metric in ALL_METRICS.values()
-        if metric.resampled
-    },
-    "max_abs_diff": "largest difference of a logit",
-}
-"""Titles of the numbers of a comparison that are shown for each precision."""
-
 REPORT_PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
@@ -186,8 +175,9 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
     table.add_column(justify="left")
     table.add_column(justify="right")
 
-    titles = {name: title_of(name) for name in ALL_METRICS}
-    titles |= {name: title_of(name) for name in custom_metrics(evaluated)}
+    titles = {}
+    for name in (*ALL_METRICS, *custom_metrics(evaluated)):
+        titles[name] = title_of(name)
     titles |= BASELINE_TITLES
     for key, title in titles.items():
         if key in evaluated:
@@ -197,10 +187,10 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
         return table
     for precision, model in compared.models.items():
         table.add_section()
-        numbers = {"agreement": model.agreement, **model.metrics, "max_abs_diff": model.max_abs_diff}
-        for key, title in COMPARED_TITLES.items():
-            if key in numbers:
-                table.add_row(f"ONNX {precision}: {title}", _shown(numbers[key]))
+        lost = model.metrics[f"{compared.metric}_drop"]
+        table.add_row(f"ONNX {precision}: agreement with the trained model", _shown(model.agreement))
+        table.add_row(f"ONNX {precision}: {title_of(compared.metric)} lost", _shown(lost))
+        table.add_row(f"ONNX {precision}: largest difference of a logit", _shown(model.max_abs_diff))
     return table
 
 
@@ -277,11 +267,13 @@ def find_version(root: Path, name: str) -> tuple[str, Path]:
         StageError: No model has that name here, or DVC's cache lacks its record.
     """
     tags = registries(root).get(ONNX.name)
-    for version in tags.versions if tags else ():
-        if name != version.name and tags.in_stage(name) != version:
-            continue
-        title = f"{version.name}, commit {version.commit[:12]}"
-        record = cached_out(root, lock_at(root, version.commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")
+    named = None
+    if tags is not None:
+        versions = {version.name: version for version in tags.versions}
+        named = versions.get(name) or tags.in_stage(name)
+    if named is not None:
+        title = f"{named.name}, commit {named.commit[:12]}"
+        record = cached_out(root, lock_at(root, named.commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")
         if record is None:
             raise StageError(
                 f"{title}: DVC's cache does not have its {ONNX}.",
@@ -329,10 +321,10 @@ def show_record(console: Console, path: Path) -> None:
     # what it was made of
     made = record.provenance
     facts |= base_facts(made.base)
-    facts["data"] = ", ".join(f"{split} {sha[:12]}" for split, sha in made.data.sha256.items())
+    for split, sha in made.data.sha256.items():
+        facts[split] = sha[:12]
     facts["parameters"] = made.parameters_hash[:12]
-    facts["code"] = ", ".join(f"{name} {stage.code[:12]}" for name, stage in made.stages.items())
-    facts["libraries"] = ", ".join(f"{name} {version}" for name, version in made.libraries.items())
+    facts["code"] = made.stages["train"].code[:12]
     devices = made.stages["train"].devices
     if devices:
         facts["trained on"] = str(devices)

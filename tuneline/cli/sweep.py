@@ -41,8 +41,11 @@ def command(file: File) -> None:
 
 def print_trial(trial: "Trial", reason: str) -> None:
     """Print what came of a training."""
-    steps = f" at {trial.steps} steps" if trial.steps else ""
-    result = f"failed: {visible(reason)}" if reason else f"{trial.score}{steps}"
+    result = str(trial.score)
+    if reason:
+        result = f"failed: {visible(reason)}"
+    elif trial.steps:
+        result += f" at {trial.steps} steps"
     say(f"sweep: {visible(trial.text)}: {result}")
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,9 @@ class ExportedModel:
         """
         self._check_texts(texts)
         is_pair = len(self.text_columns) > 1
-        rows = list(texts) if is_pair else [text for (text,) in texts]
+        rows: list[Any] = list(texts)
+        if not is_pair:
+            rows = [text for (text,) in texts]
         inputs = self.encoder.encode(rows)
         input_offsets = row_offsets(inputs.lengths)
         first_inputs = row_offsets(inputs.windows)

@@ -38,17 +38,12 @@ def probe_texts(model: ExportedModel) -> list[tuple[str, ...]]:
             # the second text is short: windows of a long one need room beside it
             ids = draw.integers(vocabulary, size=min(pieces, 3) if number else pieces).tolist()
             row.append(f"{tokenizer.decode(ids, skip_special_tokens=True)} .")
+        try:
+            model.encode([tuple(row)])
+        except EncodingError:  # the windows of the model are too short for it
+            continue
         texts.append(tuple(row))
-    return [row for row in texts if _can_be_encoded(model, row)]
-
-
-def _can_be_encoded(model: ExportedModel, row: tuple[str, ...]) -> bool:
-    """Return False for a row for which the windows of the model are too short."""
-    try:
-        model.encode([row])
-    except EncodingError:
-        return False
-    return True
+    return texts
 
 
 def probe_outputs(model: ExportedModel, texts: Sequence[Sequence[str]]) -> list[list[float]]:

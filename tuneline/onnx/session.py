@@ -76,8 +76,7 @@ class OnnxClassifier:
 
 def open_session(model: Path | bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
     """Load a model, from its file or its bytes, on the CPU."""
-    source = str(model) if isinstance(model, Path) else model
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def logits_of(

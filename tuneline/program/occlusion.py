@@ -123,11 +123,15 @@ def word_effects(
     for first in range(0, len(rows), size):
         if before_batch is not None:
             before_batch()
-        scores = model.outputs(model.encode([row, *rows[first : first + size]]), batch_size)[:, list(outputs)]
+        batch = [row]
+        batch += rows[first : first + size]
+        scores = model.outputs(model.encode(batch), batch_size)[:, list(outputs)]
         changes = np.round(scores[1:] - scores[0], DIGITS) + 0.0  # no negative zero
         for (text, start, end), change in zip(spans[first : first + size], changes, strict=True):
             largest = int(np.abs(change).argmax())
-            label = model.task.class_names[outputs[largest]] if model.task.class_names else None
+            label = None
+            if model.task.class_names:
+                label = model.task.class_names[outputs[largest]]
             word = row[text][start:end]
             effects.append(
                 WordEffect(word, float(change[largest]), label, model.text_columns[text], start, end)
@@ -172,7 +176,9 @@ def read_words(model: ExportedModel, texts: Sequence[str]) -> list[Span]:
     encoder = model.encoder
     readable = encoder.readable(texts)
     # with the places of the tokens in the texts, which the fast encoding of batches lacks
-    pair = readable[1] if len(readable) > 1 else None
+    pair = None
+    if len(readable) > 1:
+        pair = readable[1]
     encoding = encoder.tokenizer.encode(readable[0], pair)
     is_read = _read_tokens(model, encoding)
 
@@ -189,7 +195,9 @@ def read_words(model: ExportedModel, texts: Sequence[str]) -> list[Span]:
             if not read_characters[start:end].any():
                 continue
             # of a long text, a part at its start and one at its end are readable
-            shift = 0 if texts[text][:end] == part[:end] else len(texts[text]) - len(part)
+            shift = 0
+            if texts[text][:end] != part[:end]:
+                shift = len(texts[text]) - len(part)
             words.append((text, start + shift, end + shift))
     return words
 
@@ -209,7 +217,9 @@ def without(texts: Sequence[str], span: Span) -> tuple[str, ...]:
             before = before[:-1]
     elif before[-1].isalnum() and after[:1].isalnum() and not UNSPACED_LETTER.match(after):
         before += " "
-    return (*texts[:number], before + after, *texts[number + 1 :])
+    shorter = list(texts)
+    shorter[number] = before + after
+    return tuple(shorter)
 
 
 def _runs(words: Sequence[Span]) -> Iterator[Span]:

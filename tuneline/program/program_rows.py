@@ -87,10 +87,12 @@ def _table_rows(table: Any, columns: tuple[str, ...]) -> Iterable[tuple[Any, ...
 def _values(row: object, columns: tuple[str, ...], place: str) -> dict[str, Any]:
     """Return the values of a row by column."""
     if isinstance(row, Mapping):
-        missing = [column for column in columns if column not in row]
-        if missing:
-            raise DataError(f"{place}: no column {missing[0]!r}.", _expected(columns))
-        return {column: row[column] for column in columns}
+        values_of_columns = {}
+        for column in columns:
+            if column not in row:
+                raise DataError(f"{place}: no column {column!r}.", _expected(columns))
+            values_of_columns[column] = row[column]
+        return values_of_columns
 
     values: Sequence[object] = row if isinstance(row, (tuple, list)) else (row,)
     if len(values) != len(columns):

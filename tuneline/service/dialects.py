@@ -87,12 +87,14 @@ def tei_answer(
             values = logits.tolist()
         items = [{"score": score, "label": name} for name, score in zip(names, values, strict=True)]
         rows.append(sorted(items, key=lambda item: -item["score"]))  # type: ignore[operator]
-    return rows if request.is_batch else rows[0]
+    if not request.is_batch:
+        return rows[0]
+    return rows
 
 
 def tei_info(model: TextClassifier, name: str, limits: ServiceLimits) -> dict[str, Any]:
     """Return what ``GET /info`` answers."""
-    names = model.task.class_names if model.task.has_classes else [NUMBER]
+    names = model.task.class_names or [NUMBER]
     return {
         "model_id": name,
         "model_sha": model.version,
@@ -114,7 +116,9 @@ def tei_info(model: TextClassifier, name: str, limits: ServiceLimits) -> dict[st
 def _refuse_texts(inputs: list[Any], columns: tuple[str, ...]) -> None:
     """Refuse a list of texts that is not a row of the model."""
     if inputs and len(inputs) != len(columns):
-        example = row_example(columns) if len(columns) > 1 else f"[{row_example(columns)}]"
+        example = row_example(columns)
+        if len(columns) == 1:
+            example = f"[{example}]"
         raise RequestError(
             422,
             f"A list of texts is one row here, of as many texts: this model reads {len(columns)}. A batch is"
@@ -140,7 +144,9 @@ def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits)
     Raises:
         RequestError: It is not a request, or its rows are not texts.
     """
-    inputs = body.get("inputs") if isinstance(body, Mapping) else None
+    inputs = None
+    if isinstance(body, Mapping):
+        inputs = body.get("inputs")
     if not isinstance(inputs, list) or not all(isinstance(each, Mapping) for each in inputs):
         raise RequestError(400, "The body has inputs: a list of objects with name, shape, datatype and data.")
     if not isinstance(body.get("id"), str | None):

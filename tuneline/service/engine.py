@@ -138,7 +138,8 @@ class Engine:
                 logits[numbers], truncated[numbers] = computed
 
         try:
-            await asyncio.gather(*(compute() for _ in range(min(self._number, len(parts)))))
+            working = [compute() for _ in range(min(self._number, len(parts)))]
+            await asyncio.gather(*working)
         finally:
             parts.clear()  # one has failed, or nobody waits any more
         return logits, truncated

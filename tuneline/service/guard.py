@@ -91,7 +91,9 @@ class RequestGuard:
 
         host = headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        hosts = self.hosts or (LOOPBACK if self.token is None else frozenset())
+        hosts = self.hosts
+        if not hosts and self.token is None:
+            hosts = LOOPBACK
         if hosts and name.lower() not in hosts:
             return RequestError(421, "This service is not asked by that name of a host.")
         if path in PAGE_FILES and is_reading:  # a POST to / asks the model

@@ -16,7 +16,6 @@ From = Annotated[
     Literal["train", "validation", "test"] | None,
     typer.Option("--from", help="Drop rows of this split only; of a pair, the row in it"),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped; write nothing")]
 
 
 @app.callback()
@@ -25,7 +24,7 @@ def data() -> None:
 
 
 @app.command("drop")
-def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -> None:
+def drop(check: CheckOption, from_split: From = None) -> None:
     """Leave rows that violate a data check out of the data.
 
     They are listed in data/corrections/dropped.csv, which the next `dvc repro` applies. The source is not
@@ -56,15 +55,10 @@ def drop(check: CheckOption, from_split: From = None, dry_run: DryRun = False) -
     with corrections_locked():
         before = Corrections.read()
         dropped = added(before.dropped, pa.concat_tables(entries))
-        if not dry_run:
-            Corrections(before.labels, dropped).write()
+        Corrections(before.labels, dropped).write()
 
     # what was written, or would be
     new = dropped.num_rows - before.dropped.num_rows
-    noun = "line" if new == 1 else "lines"
-    message = f"{dropped_file()}: {new:,} new {noun}, {dropped.num_rows:,} in all"
-    if dry_run:
-        message += " if this were no dry run"
-    say(f"{message}.")
-    if new and not dry_run:
+    say(f"{dropped_file()}: {new:,} new, {dropped.num_rows:,} lines in all.")
+    if new:
         say(NEXT_STEPS)

@@ -75,7 +75,9 @@ class EvaluatedModel:
     def label_sets(self) -> LabelSetsParams | None:
         """How the training data writes labels that are sets of names: ``data.label_sets``."""
         layout = self.params.get("data.label_sets")
-        return LabelSetsParams(**layout) if layout else None
+        if not layout:
+            return None
+        return LabelSetsParams(**layout)
 
 
 @contextmanager
@@ -239,7 +241,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         predictions = ReportedPredictions(file.labels, logits, task, clusters)
         evaluation = evaluate_predictions(
             predictions,
-            [*length_slices(lengths), *label_slices(file.labels, task)],
+            list(length_slices(lengths)) + list(label_slices(file.labels, task)),
             {},
             seed=params.seed,
             metric=model.params.get("train.metric"),
@@ -287,7 +289,9 @@ def _metrics_table(
                 seed=seed,
                 clusters=predictions.clusters,
             )
-        interval = f"{estimate.low:.4f} to {estimate.high:.4f}" if estimate else ""
+        interval = ""
+        if estimate is not None:
+            interval = f"{estimate.low:.4f} to {estimate.high:.4f}"
         table.add_row(title_of(name), f"{metrics[name]:.4f}", interval)
     return table
 
@@ -348,8 +352,8 @@ def write_errors(path: Path, file: LabelledFile, predictions: ReportedPrediction
     else:
         # The names of columns are data, too: others wrote the file
         header = [harmless(name) for name in table.column_names]
-        cells = []
-        for column in table.columns:
-            cells.append([cell_text(task, value) for value in column.to_pylist()])
-        write_csv(path, data, header, zip(*cells, strict=True))
+        lines = []
+        for row in table.to_pylist():
+            lines.append([cell_text(task, value) for value in row.values()])
+        write_csv(path, data, header, lines)
     return len(order)

@@ -83,7 +83,6 @@ def apply(
         corrections = Corrections.read()
         table, new = merged(file, filled, data, corrections.labels)
         Corrections(table, corrections.dropped).write()
-    noun = "label" if new == 1 else "labels"
-    say(f"{label_file()}: {new:,} {noun} corrected.")
+    say(f"{label_file()}: labels corrected: {new:,}.")
     if new:
         say(NEXT_STEPS)

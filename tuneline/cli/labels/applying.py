@@ -89,8 +89,10 @@ def _rows_of_data(
     required = pa.array(sorted(keys), pa.string())
     texts = {}
     labels = defaultdict(set)
+    columns = list(data.text_columns)
+    columns.append(LABELS)
     for split in SPLITS:
-        for batch in SplitReader.open(RAW, split, "download").batches([*data.text_columns, LABELS]):
+        for batch in SplitReader.open(RAW, split, "download").batches(columns):
             hashes = row_keys([batch[name] for name in data.text_columns])
             is_required = pc.is_in(hashes, value_set=required)
             rows = batch.filter(is_required)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tuneline.cli.risk_options import Certainty, Risk
 from tuneline.predict import BAD_ROW_OPTION, Kind
 from tuneline.program.program_rows import BATCH_SIZE
 from tuneline.promises import CERTAINTY
@@ -32,6 +31,13 @@ WHY_HELP = (
     " predicted again without each of its words: about 30 times as long for rows of 25 words"
 )
 
+
+RISK_HELP = (
+    "Largest share of wrong answers that is promised; rows that are too unsure get none: docs/decide.md"
+)
+Risk = Annotated[float | None, typer.Option(min=1e-4, max=0.5, help=RISK_HELP)]
+Certainty = Annotated[float, typer.Option(min=0.5, max=0.9999, help="Probability with which --risk holds")]
+"""Options of commands that promise how many answers are wrong."""
 
 BAD_SHARE_HELP = (
     "Fraction of the rows that may be left out, because they cannot be read or have no text; with more, FILE"
@@ -147,7 +153,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     input_columns = InputColumns(texts, None if "all" in kept else kept)
 
     # predictions
-    required = None if risk is None else RequiredRisk(risk, certainty)
+    required = None
+    if risk is not None:
+        required = RequiredRisk(risk, certainty)
     rule = promised_rule(classifier, choice.file(), required)
     options = StreamOptions(batch_size, BadRowPolicy(max_bad_share, BAD_ROW_OPTION), rule, why)
     with refusing():

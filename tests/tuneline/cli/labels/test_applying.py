@@ -99,7 +99,7 @@ def test_filled_in_rows_become_corrections_once(run, delimiter):
     )
     done = run(path)
     assert done.exit_code == 0, done.output
-    assert "labels.csv: 3 labels corrected." in done.output
+    assert "labels.csv: labels corrected: 3." in done.output
     assert corrected() == {
         "my invoice is wrong": ("billing", "returns"),
         "where is it?": ("billing", "parcel"),
@@ -107,7 +107,7 @@ def test_filled_in_rows_become_corrections_once(run, delimiter):
     }
     content = label_file().read_bytes()
     assert b"invoice" not in content, "no text of the data gets into git"
-    assert "0 labels corrected" in run(path).output
+    assert "labels corrected: 0" in run(path).output
     write_raw(
         {
             "train": [
@@ -118,7 +118,7 @@ def test_filled_in_rows_become_corrections_once(run, delimiter):
             ]
         }
     )  # dvc repro
-    assert "0 labels corrected" in run(path).output
+    assert "labels corrected: 0" in run(path).output
     assert label_file().read_bytes() == content
 
 
@@ -128,9 +128,9 @@ def test_second_correction_of_a_row_replaces_the_first(run):
     splits = {"train": TRAIN, "validation": TEST, "test": [("broken", 0)]}
     write_raw({**splits, "validation": [("broken", 0)]})
     second = review(("broken", "billing", "returns"))
-    assert "1 label corrected" in run(second).output
+    assert "labels corrected: 1" in run(second).output
     assert corrected() == {"broken": ("parcel", "returns")}
-    assert "0 labels corrected" in run(second).output
+    assert "labels corrected: 0" in run(second).output
     write_raw({**splits, "validation": [("broken", 2)], "test": [("broken", 2)]})
     assert run(review(("broken", "returns", "parcel"))).exit_code == 0
     assert not label_file().exists(), "the label of the source is right"
