@@ -37,6 +37,7 @@ from transformers.utils.logging import disable_progress_bar
 from stages.export.graph import save_model, to_onnx
 from stages.export.int8 import to_dynamic_int8
 from tuneline.core.machine import threads
+from tuneline.model.architectures import restrict_last_layer
 from tuneline.model.batches import Batch
 from tuneline.onnx.session import OnnxClassifier, session_options
 
@@ -149,6 +150,7 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
     torch.onnx.export(model, (), str(reference), kwargs=example, output_names=["logits"], **options)
     yield loaded("reference", reference)
     model.set_attn_implementation("eager")
+    restrict_last_layer(model)
     fp32 = to_onnx(model, INPUTS, 20)
     made = {
         "fp32": fp32,

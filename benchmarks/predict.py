@@ -27,6 +27,7 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.records import export_record
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import write_record
+from tuneline.model.architectures import restrict_last_layer
 from tuneline.model.batches import Batch, length_sorted_batches
 from tuneline.model.tokenizer import save_tokenizer
 from tuneline.onnx.usage import EXPORT_RECORD
@@ -54,6 +55,7 @@ def write_model(folder: Path, layers: int, hidden: int) -> None:
     save_tokenizer(tokenizer, 128, folder)
     model = bert(layers, hidden)
     model.set_attn_implementation("eager")
+    restrict_last_layer(model)
     fp32 = to_onnx(model, ("input_ids", "attention_mask", "token_type_ids"), 20)
     record = export_record(
         labels=["no", "yes"], text_columns=["first", "second"], tokenizer=tokenizer_record(folder)
