@@ -126,11 +126,9 @@ def test_damaged_model_is_refused_and_the_old_one_answers_on(folder, capsys, dam
         service.wait_for(service.service.model.look())
         service.wait_for(service.service.model.look())
         after = service.post("/predict", {"inputs": PAIR})
-        page = service.client.get("/metrics").text
     assert before.json() == after.json()
     assert before.headers["tuneline-version"] == after.headers["tuneline-version"]
     assert capsys.readouterr().err.count("answers on") == 1
-    assert 'tuneline_reloads_total{outcome="refused"} 1.0' in page
 
 
 def test_folder_is_looked_at_by_itself(folder):
@@ -146,4 +144,4 @@ def test_folder_is_looked_at_by_itself(folder):
 def test_service_does_not_start_with_a_model_of_other_numbers(folder):
     change_record(folder, lambda record: record["models"]["fp32"]["probe_outputs"][0].reverse())
     with pytest.raises(StageError, match="computes other numbers here"):
-        ServedModel(FolderSource(folder, None), print)
+        ServedModel(FolderSource(folder, None))
