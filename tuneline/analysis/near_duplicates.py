@@ -11,7 +11,6 @@ by sorting their keys. Everything is in memory.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -47,15 +46,11 @@ MISSED = 0.08
 
 Of more similar pairs, fewer are missed.
 """
+FIRST_SAMPLE = 32
+"""Number of the first sample."""
 MAX_PER_BAND = 4
 """Rows of a band that a row is compared with: thousands of rows with the same samples are alike."""
-PREVIEW = 32
-"""Samples that each row keeps a byte of, to drop candidates without looking at their words."""
-# What a thread works on at a time
-PAIRS_AT_A_TIME = 1 << 17
 ROWS_AT_A_TIME = 1 << 16
-WORDS_AT_A_TIME = 1 << 16
-THREADS = 2
 _LESS = 1 - 1e-4
 """Tolerance of sums of weights: two rows are not more similar than the lighter is to the heavier one."""
 
@@ -120,8 +115,6 @@ class Search:
         self.required = similarity
         self.origin = np.full(len(split), NO_ROW, np.int32)
         self.similarity = np.zeros(len(split), np.float32)
-        self._preview = np.zeros((len(split), PREVIEW), np.uint8)
-        self._threads = ThreadPoolExecutor(THREADS)  # NumPy releases the lock of the interpreter
 
     def run(self, chosen: NDArray[np.bool_]) -> None:
         """Compare the rows that are ``chosen``, a mask of shape ``(rows,)``, with each other.
@@ -130,107 +123,55 @@ class Search:
         """
         if not chosen.any():
             return
-
-        # previews
-        for first in range(0, PREVIEW, WIDTH):
-            for start, samples in self._samples(first):
-                rows = slice(start, start + samples.shape[1])
-                self._preview[rows, first : first + WIDTH] = samples.astype(np.uint8).T
-
-        # bands, of other samples
         compared = np.flatnonzero(chosen)
-        for first in range(PREVIEW, PREVIEW + WIDTH * bands(self.required), WIDTH):
+        for first in range(FIRST_SAMPLE, FIRST_SAMPLE + WIDTH * bands(self.required), WIDTH):
             keys = self._band_keys(first)
             for left, right in candidates(keys[compared], self.split[compared]):
                 self._compare(compared[left], compared[right])
 
     def _band_keys(self, first: int) -> Keys:
-        """Return the key of each row in the band of the samples from ``first``, of shape ``(rows,)``."""
-        keys = np.zeros(len(self.split), np.uint64)
-        for start, samples in self._samples(first):
-            rows = slice(start, start + samples.shape[1])
-            for sample in samples:
-                keys[rows] = mixed(keys[rows], sample.astype(np.uint64))
-        return keys
+        """Return the key of each row in the band of the samples from ``first``, of shape ``(rows,)``.
 
-    def _samples(self, first: int) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """Yield ``WIDTH`` samples of rows, numbered from ``first``, a part of the rows at a time.
-
-        A part is its first row, and samples of shape ``(WIDTH, rows)``. A sample is the variate of the first
-        word, as bits, which have the same order; 0 for a row without words.
+        A sample is the smallest variate of the words of a row, as bits, which have the same order; 0 for a
+        row without words.
         """
-        numbers = np.arange(first, first + WIDTH, dtype=np.uint64)
-        variates = np.empty((WIDTH, len(self.sets.keys)), np.uint32)
-
-        def draw(start: int) -> None:
-            """Draw the variates of words, by the logarithm of numbers in (0, 1] from 53 random bits."""
-            words = slice(start, start + WORDS_AT_A_TIME)
-            bits = mixed(self.sets.keys[words], numbers[:, None]) >> np.uint64(11)
+        keys = np.zeros(len(self.split), np.uint64)
+        for number in range(first, first + WIDTH):
+            # variates of the words, by the logarithm of numbers in (0, 1] from 53 random bits
+            numbers = np.full(len(self.sets.keys), number, np.uint64)
+            bits = mixed(self.sets.keys, numbers) >> np.uint64(11)
             uniform = (bits + np.uint64(1)) * 2.0**-53
-            exponential = -np.log(uniform) / self.sets.weights[words]
-            variates[:, words] = exponential.astype(np.float32).view(np.uint32)
-
-        def smallest(start: int) -> tuple[int, NDArray[np.uint32]]:
-            """Return the smallest variates of the words of each row."""
-            ends = self.sets.starts[start : start + ROWS_AT_A_TIME + 1]
-            block = RaggedArray(self.sets.ids[ends[0] : ends[-1]], np.diff(ends))
-            positions = block.values.astype(np.intp)  # take() needs these; it is faster than an index
-            samples = [block.reduce(np.minimum, row.take(positions), 0) for row in variates]
-            return start, np.stack(samples).astype(np.uint32)
-
-        list(self._threads.map(draw, range(0, variates.shape[1], WORDS_AT_A_TIME)))
-        yield from self._threads.map(smallest, range(0, len(self.split), ROWS_AT_A_TIME))
+            variates = (-np.log(uniform) / self.sets.weights).astype(np.float32).view(np.uint32)
+            for start in range(0, len(keys), ROWS_AT_A_TIME):
+                ends = self.sets.starts[start : start + ROWS_AT_A_TIME + 1]
+                words = variates[self.sets.ids[ends[0] : ends[-1]]]
+                samples = RaggedArray(words, np.diff(ends)).reduce(np.minimum, words)
+                rows = slice(start, start + ROWS_AT_A_TIME)
+                keys[rows] = mixed(keys[rows], samples.astype(np.uint64))
+        return keys
 
     def _compare(self, left: RowNumbers, right: RowNumbers) -> None:
         """Compare pairs of rows, and keep the most similar one of each first row.
 
         A row of an earlier split replaces a row of the same split.
         """
-        # pairs whose first row has no similar row yet, or one that may be replaced
+        # pairs whose first row has no similar row yet, or one that may be replaced, and whose weights may do
         origin = self.origin[left]
         in_same_split = self.split[origin] == self.split[left]
         is_earlier_split = self.split[right] < self.split[left]
         is_open = (origin == NO_ROW) | (in_same_split & is_earlier_split)
-        left = left[is_open]
-        right = right[is_open]
-
-        def similar(start: int) -> tuple[RowNumbers, NDArray[np.float32]]:
-            """Return the positions of similar pairs, and their similarity."""
-            part = slice(start, start + PAIRS_AT_A_TIME)
-            close = start + self._may_be_similar(left[part], right[part])
-            similarity = self.sets.similarity(left[close], right[close])
-            is_similar = similarity >= self.required
-            return close[is_similar], similarity[is_similar]
-
-        results = list(self._threads.map(similar, range(0, len(left), PAIRS_AT_A_TIME)))
-        if not results:
-            return
-        positions, similarities = zip(*results, strict=True)
-        pairs = np.concatenate(positions)
-        similarity = np.concatenate(similarities)
+        lighter = np.minimum(self.sets.totals[left], self.sets.totals[right])
+        heavier = np.maximum(self.sets.totals[left], self.sets.totals[right])
+        chosen = is_open & (lighter > _LESS * self.required * heavier)
+        left = left[chosen]
+        right = right[chosen]
 
         # of several assignments to a row, the last counts: the most similar one
+        similarity = self.sets.similarity(left, right)
         order = np.argsort(similarity, kind="stable")
-        rows = left[pairs[order]]
-        self.origin[rows] = right[pairs[order]]
-        self.similarity[rows] = similarity[order]
-
-    def _may_be_similar(self, left: RowNumbers, right: RowNumbers) -> RowNumbers:
-        """Return the positions of pairs that may be similar, by what is in memory for each row."""
-        # by their weights
-        left_totals = self.sets.totals[left]
-        right_totals = self.sets.totals[right]
-        lighter = np.minimum(left_totals, right_totals)
-        heavier = np.maximum(left_totals, right_totals)
-        positions = np.flatnonzero(lighter > _LESS * self.required * heavier)
-
-        # by their previews: up to three standard deviations below the mean number of equal bytes of this
-        # similarity
-        common = np.count_nonzero(self._preview[left[positions]] == self._preview[right[positions]], axis=1)
-        mean = PREVIEW * self.required
-        least = int(mean - 3 * math.sqrt(mean * (1 - self.required)))
-        likely: RowNumbers = positions[common >= least]
-        return likely
+        order = order[similarity[order] >= self.required]
+        self.origin[left[order]] = right[order]
+        self.similarity[left[order]] = similarity[order]
 
 
 def bands(similarity: float) -> int:

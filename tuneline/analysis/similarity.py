@@ -8,7 +8,6 @@ names and numbers weigh so much that a copy with other names is missed.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -31,15 +30,15 @@ class WordSets:
     """The different words of each row.
 
     Attributes:
-        keys: Hash of each word, shape ``(words,)``. The most frequent words come first, so that what is
-            looked up most is in the cache.
+        keys: Hash of each word, ascending, shape ``(words,)``.
+        weights: Weight of each word, float32 of shape ``(words,)``.
         ids: Words of each row, row after row, ascending: positions in ``keys``, int32.
         starts: Start of each row in ``ids``, and the end of the last one, int64 of shape ``(rows + 1,)``.
         totals: Weight of all words of each row, float32 of shape ``(rows,)``; 0 for a row without words.
     """
 
     keys: Keys
-    weights: NDArray[np.float64]
+    weights: Similarities
     ids: NDArray[np.int32]
     starts: NDArray[np.int64]
     totals: Similarities
@@ -50,132 +49,57 @@ class WordSets:
 
         Words weigh by how many of all rows have them.
         """
-        from scipy.sparse import csr_matrix
-
         # the different words of each row, numbered as in the vocabulary of its batch
-        ids = [np.empty(0, np.int32)]
-        lengths = [np.empty(0, np.int32)]
-        keys = [np.empty(0, np.uint64)]
-        counts = [np.empty(0, np.int64)]
-        documents = [np.empty(0, np.int64)]
-        sizes = []
+        sets = []
+        vocabularies = [np.empty(0, np.uint64)]
         for batch in batches:
-            rows = len(batch.lengths)
-            words = len(batch.keys)
-            starts = np.r_[0, np.cumsum(batch.lengths)]
-            entries = (np.ones(len(batch.indices), np.bool_), batch.indices, starts)
-            matrix = csr_matrix(entries, shape=(rows, words), copy=True)
+            matrix = _sparse(batch.indices, np.append(0, np.cumsum(batch.lengths)), len(batch.keys))
             matrix.sum_duplicates()
-            ids.append(matrix.indices)
-            lengths.append(np.diff(matrix.indptr))
-            keys.append(batch.keys)
-            counts.append(np.bincount(batch.indices, minlength=words))
-            documents.append(np.bincount(matrix.indices, minlength=words))
-            sizes.append((rows, words))
+            sets.append((matrix.indices, matrix.indptr))
+            vocabularies.append(batch.keys)
+        keys, positions = np.unique(np.concatenate(vocabularies), return_inverse=True)
 
         # one vocabulary
-        ranks, joined_keys, joined_documents = _joined(
-            np.concatenate(keys), np.concatenate(counts), np.concatenate(documents)
-        )
-        starts_of_rows = np.append(0, np.cumsum(np.concatenate(lengths), dtype=np.int64))
-        row_count = len(starts_of_rows) - 1
-        sets = cls(
-            joined_keys,
-            np.sqrt(np.log((row_count + 1) / joined_documents)),
-            np.concatenate(ids),
-            starts_of_rows,
-            np.zeros(row_count, np.float32),
-        )
-
-        # the words of each row as positions in that vocabulary
-        first_row = 0
-        first_word = 0
-        for rows, words in sizes:
-            sets._renumber(first_row, first_row + rows, ranks[first_word : first_word + words])
-            first_row += rows
-            first_word += words
-        return sets
-
-    def _renumber(self, first: int, stop: int, ranks: NDArray[np.int32]) -> None:
-        """Replace the words of rows by their ranks, and set the totals of the rows."""
-        ids = self.ids[self.starts[first] : self.starts[stop]]
-        ids[:] = ranks[ids]
-        block = self.matrix(first, stop)
-        block.sort_indices()
-        ids[:] = block.indices
-        self.totals[first:stop] = _summed(block.multiply(block))
-
-    def matrix(self, first: int, stop: int) -> "csr_matrix":
-        """Return a sparse float32 matrix of shape ``(stop - first, words)``.
-
-        Where a row has a word, it holds the square root of the word's weight, so the product of two rows is
-        the weight of their common words.
-        """
-        starts = self.starts[first : stop + 1]
-        ids = self.ids[starts[0] : starts[-1]]
-        return self._sparse(self._roots[ids], ids, starts - starts[0])
+        ids = [np.empty(0, np.int32)]
+        lengths = [np.empty(0, np.int64)]
+        first = 0
+        for (indices, starts), vocabulary in zip(sets, vocabularies[1:], strict=True):
+            matrix = _sparse(positions[first:][indices].astype(np.int32), starts, len(keys))
+            matrix.sort_indices()
+            ids.append(matrix.indices)
+            lengths.append(np.diff(starts))
+            first += len(vocabulary)
+        all_ids = np.concatenate(ids)
+        all_starts = np.append(0, np.cumsum(np.concatenate(lengths), dtype=np.int64))
+        documents = np.bincount(all_ids, minlength=len(keys))
+        weights = np.sqrt(np.log(len(all_starts) / documents)).astype(np.float32)
+        totals = _sparse(all_ids, all_starts, len(keys)) @ weights
+        return cls(keys, weights, all_ids, all_starts, totals)
 
     def similarity(self, left: RowNumbers, right: RowNumbers) -> Similarities:
         """Return the similarity of pairs of rows, each of which has words; float32 of shape ``(pairs,)``."""
         similarities = np.empty(len(left), np.float32)
         for start in range(0, len(left), PAIRS_AT_A_TIME):
             block = slice(start, start + PAIRS_AT_A_TIME)
-            # One side has weights, and the other side ones: their product has weights of common words.
-            weighted = self._rows(left[block], self._roots**2)
-            common = _summed(weighted.multiply(self._rows(right[block])))
+            common = self._rows(left[block]).multiply(self._rows(right[block])) @ self.weights
             similarities[block] = common / (self.totals[left[block]] + self.totals[right[block]] - common)
         return similarities
 
-    @cached_property
-    def _roots(self) -> Similarities:
-        return np.sqrt(self.weights).astype(np.float32)
-
-    def _rows(self, rows: RowNumbers, data: Similarities | None = None) -> "csr_matrix":
-        """Return chosen rows of words, with a number for each word or 1."""
+    def _rows(self, rows: RowNumbers) -> "csr_matrix":
+        """Return a sparse matrix of chosen rows, with 1 for each of their words."""
         lengths = self.starts[rows + 1] - self.starts[rows]
         ends = np.cumsum(lengths)
         # position of a word among all: start of its row, plus its number in the row
         positions = np.repeat(self.starts[rows] - ends + lengths, lengths) + np.arange(ends[-1])
-        ids = self.ids.take(positions)
-        if data is None:
-            values = np.ones(len(ids), np.float32)
-        else:
-            values = data.take(ids)
-        return self._sparse(values, ids, np.append(0, ends))
-
-    def _sparse(self, data: Similarities, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> "csr_matrix":
-        from scipy.sparse import csr_matrix
-
-        return csr_matrix((data, ids, starts), shape=(len(starts) - 1, len(self.keys)))
+        return _sparse(self.ids.take(positions), np.append(0, ends), len(self.keys))
 
 
-def _summed(matrix: "csr_matrix") -> Similarities:
-    return np.asarray(matrix.sum(axis=1), np.float32).ravel()
+def _sparse(ids: NDArray[np.int32], starts: NDArray[np.int64], words: int) -> "csr_matrix":
+    """Return a sparse float32 matrix with 1 for each word of each row."""
+    from scipy.sparse import csr_matrix
 
-
-def _joined(
-    keys: Keys, counts: NDArray[np.int64], documents: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], Keys, NDArray[np.int64]]:
-    """Join the vocabularies of batches, which follow each other in the arrays.
-
-    Args:
-        keys: Hash of each word of each batch.
-        counts: Occurrences of the word in the batch.
-        documents: Number of rows of the batch that have the word.
-
-    Returns:
-        The rank of each word of each batch by its occurrences in all batches; the key of each different word,
-        by rank; and the number of rows that have it, by rank.
-    """
-    different, inverse = np.unique(keys, return_inverse=True)
-    # bincount adds float64, which is exact up to 2**53
-    occurrences = np.bincount(inverse, counts, len(different)).astype(np.int64)
-    rows = np.bincount(inverse, documents, len(different)).astype(np.int64)
-
-    order = np.argsort(-occurrences, kind="stable")
-    ranks = np.empty(len(different), np.int32)
-    ranks[order] = np.arange(len(different), dtype=np.int32)
-    return ranks[inverse], different[order], rows[order]
+    ones = np.ones(len(ids), np.float32)
+    return csr_matrix((ones, ids, starts), shape=(len(starts) - 1, words), copy=True)
 
 
 class RaggedArray:

@@ -121,8 +121,6 @@ def test_result_does_not_depend_on_batches(monkeypatch):
     test = [tuple(replaced(rng, text, 0.1) for text in row) for row in train]
     whole = search(train, test)[1]
     monkeypatch.setattr(near_duplicates, "ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(near_duplicates, "WORDS_AT_A_TIME", 100)
-    monkeypatch.setattr(near_duplicates, "PAIRS_AT_A_TIME", 5)
     monkeypatch.setattr(similarity, "PAIRS_AT_A_TIME", 3)
     parts = search(train, test, batch=11)[1]
     np.testing.assert_array_equal(whole.origin, parts.origin)
