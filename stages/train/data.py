@@ -75,9 +75,10 @@ def _read_split(rows: SplitReader) -> MappedSplit:
     if not len(split):
         raise DataError(f"{rows.name} has no rows.", f"Check data.splits.{rows.split}.")
 
-    unusable = np.flatnonzero(~np.isfinite(split.labels))[:10]
+    unusable = np.flatnonzero(~np.isfinite(split.labels))
     if len(unusable):
-        raise DataError(f"Labels that are NaN or infinite, in {rows.places(unusable)}.", "Correct them.")
+        row = int(unusable[0])
+        raise DataError(f"{rows.place(row)}: a label that is NaN or infinite.", "Correct it.")
 
     unlabelled = split.task.unlabelled(split.labels)
     if unlabelled.any():

@@ -216,9 +216,10 @@ def _optimizer_step(state: TrainState, batch: RowNumbers, loss: float) -> Traini
     # the scaler of fp16 skips a step whose gradients overflowed, and lowers its factor
     norm_is_valid = math.isfinite(norm) or state.accelerator.scaler is not None
     if not math.isfinite(loss) or not norm_is_valid:
-        places = SplitReader.open(TOKENIZED, "train", made_by="tokenize").places(batch)
+        rows = SplitReader.open(TOKENIZED, "train", made_by="tokenize")
+        places = "; ".join(rows.place(row) for row in sorted(batch.tolist()))
         raise DataError(
-            f"Step {step}: loss {loss:g}, gradient norm {norm:g}. Rows of its batch in {places}.",
+            f"Step {step}: loss {loss:g}, gradient norm {norm:g}. Its batch: {places}.",
             "Lower train.learning_rate, lengthen the warmup, or train with mixed_precision 'no' or bf16.",
         )
     if not math.isfinite(norm):

@@ -21,7 +21,6 @@ from tuneline.core.stage import run_stage
 from tuneline.core.tables import CLUSTER, SplitReader, write_numbers
 from tuneline.params.loading import load_params
 from tuneline.paths import (
-    BASE,
     CHECKS,
     CLUSTERS,
     FAILING_ROWS,
@@ -73,7 +72,7 @@ def main() -> dict[str, float]:
 
     # tables, checks and report
     with progress("validate") as step, working_directory(DERIVED) as derived:
-        data = derive_tables(params, DataFolders(BASE, RAW, TOKENIZED, derived), promoted)
+        data = derive_tables(params, DataFolders(RAW, TOKENIZED, derived), promoted)
         step.detail = "checks"
         results = check_tables(data)
         step.detail = "report"

@@ -21,7 +21,7 @@ from tuneline.tasks import Task
 LONGEST_NAME = 100
 """Characters. A longer name is a text in the label column."""
 SHOWN = 10
-"""Classes and rows in the notes of a check."""
+"""Classes in the notes of a check."""
 SHOWN_CHARACTERS = 60
 """Characters of a name in a note."""
 MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
@@ -94,21 +94,18 @@ class ClassFindings:
             is_rare[has_class] |= self.is_rare[index]
 
         name_of = np.array([", ".join(listed) or "none" for listed in names], dtype=object)
-        is_header = current.columns["is_header"].astype(np.int8)
-        columns = {"name_faults": faults[inverse] + is_header, "class": name_of[inverse]}
+        columns = {"name_faults": faults[inverse], "class": name_of[inverse]}
         if split == "train":
             columns["rare_class"] = is_rare[inverse]
         return columns
 
-    def notes(self, split: str, current: RawSplit) -> dict[str, list[str]]:
+    def notes(self, split: str) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
         faulty = [index for index, faults in enumerate(self.faults) if faults and counts[index]]
         lines = [
             f"class {quoted_name(self.names[index])} {' and '.join(self.faults[index])}" for index in faulty
         ]
-        for row in np.flatnonzero(current.columns["is_header"]).tolist():
-            lines.append(f"row {row}: its texts are the names of the columns")
         notes = {"class_names": lines}
         if split == "train":
             notes["rare_classes"] = self._rows(self.is_rare & (counts > 0))

@@ -90,7 +90,6 @@ def derive_raw(source: SplitReader, text_columns: Sequence[str], task: Task, fol
         texts = [normalized(pc.fill_null(batch[name], "")) for name in text_columns]
         hashes = list(map(text_keys, texts))
         columns = scalar_columns(batch, text_columns, task)
-        columns["is_header"] = is_header(texts, text_columns)
         columns["key"] = combined_keys(hashes)
         columns["unordered_key"] = unordered_row_keys(hashes)
         batches.append(columns)
@@ -104,7 +103,7 @@ def derive_raw(source: SplitReader, text_columns: Sequence[str], task: Task, fol
 
 
 def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Task) -> Columns:
-    """Return the scalar columns of a batch: all of ``RawSplit`` except the keys and ``is_header``."""
+    """Return the scalar columns of a batch: all of ``RawSplit`` except the keys."""
     rows = batch.num_rows
     missing = np.zeros(rows, dtype=np.int64)
     characters = np.zeros(rows, dtype=np.int64)
@@ -136,17 +135,6 @@ def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Tas
     }
 
 
-def is_header(texts: Sequence[pa.Array], text_columns: Sequence[str]) -> NDArray[np.bool_]:
-    """Return a mask of the rows each of whose normalized texts is the name of its column."""
-    masks = []
-    for column, name in zip(texts, text_columns, strict=True):
-        plain = normalized(pa.array([name]))[0].as_py()
-        spellings = pa.array([plain, f"{BOM}{plain}", f'"{plain}"'])
-        masks.append(pc.is_in(column, spellings).to_numpy(zero_copy_only=False))
-    in_all_columns: NDArray[np.bool_] = np.logical_and.reduce(masks)
-    return in_all_columns
-
-
 def _as_integers(column: pa.Array) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
@@ -159,8 +147,7 @@ class RawSplit:
     Attributes:
         columns: Scalar columns: ``missing``, ``visible_characters`` (without white space around them),
             ``characters``, ``control_characters``, ``broken_characters``, ``labels`` (``Task.codes``),
-            ``valid_label``; ``is_header`` where each text is the name of its column; ``key``, and
-            ``unordered_key``, which does not depend on the order of the texts in a row.
+            ``valid_label``; ``key``, and ``unordered_key``, which does not depend on the order of the texts.
         folder: The folder of the words of its files.
     """
 
@@ -191,7 +178,7 @@ class RawSplit:
         """How often each word occurs."""
         counts = VocabularyCounts.empty()
         for encoded in self.words():
-            counts = counts.plus(VocabularyCounts.of_encoded(encoded))
+            counts = counts.plus(VocabularyCounts.of(encoded))
         return counts
 
     @property

@@ -15,7 +15,6 @@ from stages.validate.labels import Findings, examine_labels
 from stages.validate.raw import RawSplit, copy_columns, read_raw
 from stages.validate.tokenized import (
     Vocabulary,
-    model_limit,
     read_tokenized,
     truncation_notes,
     whole_lengths,
@@ -55,12 +54,11 @@ MIN_RANGE = np.log(1.5)
 
 @dataclass(frozen=True)
 class DataFolders:
-    """The folders of the base model, of the raw and the tokenized splits, and of what is derived from them.
+    """The folders of the raw and the tokenized splits, and of what is derived from them.
 
     The latter is removed in the end. ``groups`` has the groups of the rows of raw splits.
     """
 
-    base: Path
     raw: Path
     tokenized: Path
     derived: Path
@@ -219,7 +217,7 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
     columns = current.columns | copy_columns(data.raw, split, near_duplicates)
     notes = {}
     if data.classes:
-        notes = data.classes.notes(split, current)
+        notes = data.classes.notes(split)
         columns |= data.classes.columns(split, current)
     # a split that is neither trained on nor reported on may be unlabelled
     if not current.is_labelled and split not in ("train", params.evaluate.split):
@@ -245,9 +243,7 @@ def _tokenized_table(data: DerivedData, raw: SplitReader, columns: Columns, voca
         phase(f"lengths of {raw.split}")
         characters = float(current.columns["characters"].mean())
         lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
-        limit = model_limit(data.folders.base)
-        lines = truncation_notes(lengths, params, limit, options=raw.split == "train")
-        notes = {"truncation_rate": lines}
+        notes = {"truncation_rate": truncation_notes(lengths, params.tokenize)}
     return Table("tokenized", raw.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
 
 

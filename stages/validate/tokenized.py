@@ -19,15 +19,12 @@ from stages.validate.checks import Columns, percent
 from stages.validate.raw import files_of, load_columns, read_batches, save_columns
 from tuneline.analysis.similarity import RaggedArray
 from tuneline.core.arrays import RowNumbers
-from tuneline.core.sources import BaseSource
 from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
-from tuneline.model.text_lengths import Reading, TextLengths, measure_texts
-from tuneline.model.tokenizer import checkpoint_limit
-from tuneline.params import Params, RunParams
-from tuneline.paths import BASE_RECORD, BASE_TOKENIZER
+from tuneline.model.text_lengths import TextLengths, measure_texts
+from tuneline.params import RunParams, TokenizeParams
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
 from tuneline.tasks.columns import labels_of
@@ -37,7 +34,7 @@ MEASURED_ROWS = 2_000
 MEASURED_CHARACTERS = 20_000_000
 """Characters of them, about: some seconds."""
 WHOLE_SHARE = 0.99
-"""Share of the rows that a larger ``max_length`` shall read whole."""
+"""Share of the rows whose length a note names: ``max_length`` or windows for it read nearly all."""
 
 
 @dataclass(frozen=True)
@@ -212,64 +209,18 @@ def whole_lengths(
     return TextLengths.of_texts(contents, special_tokens)
 
 
-def model_limit(base: Path) -> int | None:
-    """Return the tokens that the checkpoint in a folder takes; ``None``: any number."""
-    if BaseSource.read(base / BASE_RECORD.name).checkpoint is None:
-        return None
-    return checkpoint_limit(base / BASE_TOKENIZER.name)
-
-
-def truncation_notes(lengths: TextLengths, params: Params, limit: int | None, options: bool) -> list[str]:
-    """Return what the model does not read of rows and, with ``options``, what would read more.
-
-    Args:
-        lengths: Lengths of a sample of a split.
-        params: All parameters.
-        limit: Tokens that the model takes; ``None``: any number.
-        options: True for the split that is trained on.
-    """
-    tokenize = params.tokenize
-    windows = tokenize.windows
-    now = lengths.cut(tokenize.max_length)
-    long_rows = now.incomplete
-    if tokenize.long_text == "windows":
-        now = lengths.windowed(tokenize.max_length, windows.stride, windows.max_windows)
+def truncation_notes(lengths: TextLengths, params: TokenizeParams) -> list[str]:
+    """Return what the model does not read of rows, and how long they are."""
+    reading = lengths.cut(params.max_length)
+    long_rows = reading.incomplete
     if not long_rows:
         return []
-    notes = [
-        f"{percent(long_rows)} of the rows are longer than {tokenize.max_length:,} tokens; the model does not"
-        f" read {percent(now.lost)} of all tokens."
+    if params.long_text == "windows":
+        windows = params.windows
+        reading = lengths.windowed(params.max_length, windows.stride, windows.max_windows)
+    longest = int(np.quantile(lengths.tokens, WHOLE_SHARE, method="inverted_cdf"))
+    return [
+        f"{percent(long_rows)} of the rows are longer than {params.max_length:,} tokens; the model does not"
+        f" read {percent(reading.lost)} of all tokens. {percent(WHOLE_SHARE)} of the rows have at most"
+        f" {longest:,} tokens."
     ]
-    if not options or not now.incomplete:
-        return notes
-
-    # longer inputs, windows, or both ends
-    needed = int(np.quantile(lengths.tokens, WHOLE_SHARE, method="inverted_cdf"))
-    longer = -(-needed // 8) * 8
-    if limit is not None:
-        longer = min(longer, limit)
-    if longer > tokenize.max_length:
-        setting = f"tokenize.long_text=truncate tokenize.max_length={longer}"
-        if params.model.checkpoint is None:
-            setting += f" model.config.max_position_embeddings={longer}"
-        notes.append(f"{setting} {_effect(lengths.cut(longer), now)} at least: attention grows faster.")
-    enough = lengths.enough_windows(tokenize.max_length, windows.stride)
-    has_more = tokenize.long_text != "windows" or enough > windows.max_windows
-    if has_more and lengths.allows_windows(tokenize.max_length, windows.stride):
-        reading = lengths.windowed(tokenize.max_length, windows.stride, enough)
-        notes.append(
-            f"tokenize.long_text=windows tokenize.windows.max_windows={enough} {_effect(reading, now)}."
-        )
-    if tokenize.long_text == "truncate":
-        notes.append(
-            "tokenize.long_text=head_tail reads the beginning and the end of each text, in the same time."
-        )
-    return notes
-
-
-def _effect(reading: Reading, now: Reading) -> str:
-    """Return what is lost of the tokens in another way, and the factor of time."""
-    lost = "reads all tokens"
-    if reading.incomplete:
-        lost = f"reads all but {percent(reading.lost)} of the tokens"
-    return f"{lost}, in {reading.processed / now.processed:.1f} times the time"

@@ -115,14 +115,12 @@ def _read_labels(path: Path) -> pa.Table:
     unchanged = pc.equal(table["before"], table["after"])
     _refuse(path, table, "after", unchanged, "the same as before", hint="Remove the line.")
 
-    # the last line of each row that has several corrections
-    lines = pa.array(range(table.num_rows), pa.int64())
-    rows = table.append_column("line", lines).group_by([KEY, "before"])
-    counts = rows.aggregate([("after", "count_distinct"), ("line", "max")])
-    last_lines = counts.filter(pc.greater(counts["after_count_distinct"], 1))["line_max"]
-    repeated = pc.is_in(lines, value_set=last_lines.combine_chunks())
-    problem = "a second correction of the same row"
-    _refuse(path, table, "after", repeated, problem, hint="Decide, and remove one of the lines.")
+    rows = table.group_by([KEY, "before"]).aggregate([("after", "count_distinct")])
+    repeated = rows.filter(pc.greater(rows["after_count_distinct"], 1))
+    if repeated.num_rows:
+        raise DataError(
+            f"{path}: two corrections of the row {repeated[KEY][0]}.", "Decide, and remove one of the lines."
+        )
     return table
 
 

@@ -5,8 +5,8 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.tasks import Multilabel, Regression, Task
-from tuneline.tasks.task import Labels, NamedClasses
+from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks.task import Labels
 
 
 @singledispatch
@@ -18,8 +18,9 @@ def bins(task: Task, train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]
     raise NotImplementedError(task.kind)
 
 
-@bins.register(NamedClasses)
-def _(task: NamedClasses, _train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:
+@bins.register(Classification)
+@bins.register(Multilabel)
+def _(task: Classification | Multilabel, _train: Labels) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Return one bin for each name, which is in quotes."""
     return tuple(f'"{name}"' for name in task.names), tuple(range(task.outputs - 1))
 

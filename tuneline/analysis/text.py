@@ -139,12 +139,7 @@ class VocabularyCounts:
         return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, rows: pa.ListArray) -> Self:
-        """Count the words of rows as ``words`` returns them."""
-        return cls.of_encoded(EncodedWords.of(rows))
-
-    @classmethod
-    def of_encoded(cls, rows: EncodedWords) -> Self:
+    def of(cls, rows: EncodedWords) -> Self:
         """Count the words of encoded rows."""
         return cls._summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys)))
 
@@ -186,8 +181,6 @@ class VocabularyCounts:
 
 LOST = "\ufffd"
 """The replacement character: what was here cannot be restored."""
-SAMPLE = 1_000
-"""If each of the first suspects is mojibake, all the others are: the whole column was decoded wrongly."""
 
 
 def _sequences(codecs: Sequence[str]) -> str:
@@ -243,21 +236,11 @@ def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
     suspects = texts.take(pa.array(rows))
 
     # which of them are broken
-    broken = _mask(pc.match_substring(suspects, LOST))
-    undecided = np.flatnonzero(~broken)
-    broken[undecided] = _decided(suspects.take(pa.array(undecided)))
+    broken = np.array([LOST in text or repaired(text) != text for text in suspects.to_pylist()], bool)
 
     characters = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT)
     counts[rows[broken]] = characters.to_numpy(zero_copy_only=False)
     return counts
-
-
-def _decided(suspects: pa.StringArray) -> NDArray[np.bool_]:
-    result = np.ones(len(suspects), bool)
-    result[:SAMPLE] = [repaired(text) != text for text in suspects[:SAMPLE].to_pylist()]
-    if not result[:SAMPLE].all():
-        result[SAMPLE:] = [repaired(text) != text for text in suspects[SAMPLE:].to_pylist()]
-    return result
 
 
 def repaired(text: str) -> str:

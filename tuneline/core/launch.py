@@ -1,7 +1,7 @@
 """Launch configurations, ``conf/accelerate/NAME.yaml``: read, and checked against the machine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,23 +66,14 @@ def check_launch(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Devices:
-    """Accelerators that torch finds.
+class DeviceChoice:
+    """Devices of a training.
 
     Attributes:
-        precision: The fastest precision that they compute and that is safe for fine-tuning.
+        precision: Of devices that torch finds: the fastest one that they compute and that is safe for
+            fine-tuning.
         why_cpu: Reason for the CPU.
     """
-
-    type: Literal["cpu", "cuda", "mps"] = "cpu"
-    count: int = 1
-    precision: MixedPrecision = "no"
-    why_cpu: str | None = None
-
-
-@dataclass(frozen=True)
-class DeviceChoice:
-    """What ``train.launch: auto`` chooses."""
 
     device: Literal["cpu", "cuda", "mps"]
     processes: int
@@ -111,7 +102,9 @@ def choose_devices(
 
 
 def choose_processes(
-    devices: Devices, global_batch_size: int, mixed_precision: MixedPrecision | Literal["auto"] | None = None
+    devices: DeviceChoice,
+    global_batch_size: int,
+    mixed_precision: MixedPrecision | Literal["auto"] | None = None,
 ) -> DeviceChoice:
     """Choose processes and precision for the devices of a machine.
 
@@ -122,12 +115,12 @@ def choose_processes(
     precision = devices.precision
     if mixed_precision is not None and mixed_precision != "auto":
         precision = mixed_precision
-    elif devices.type == "cpu" and mixed_precision is None:
+    elif devices.device == "cpu" and mixed_precision is None:
         precision = "no"
-    return DeviceChoice(devices.type, min(devices.count, global_batch_size), precision, devices.why_cpu)
+    return replace(devices, processes=min(devices.processes, global_batch_size), precision=precision)
 
 
-def find_devices() -> Devices:
+def find_devices() -> DeviceChoice:
     """Ask torch for the accelerators of this machine, unless it certainly has none: the import is slow."""
     reason = "ACCELERATE_USE_CPU is set" if cpu_is_forced() else why_no_accelerator()
     if reason is not None:
@@ -136,11 +129,11 @@ def find_devices() -> Devices:
 
     if torch.cuda.is_available():
         has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        return Devices("cuda", torch.cuda.device_count(), "bf16" if has_bf16 else "fp16")
+        return DeviceChoice("cuda", torch.cuda.device_count(), "bf16" if has_bf16 else "fp16")
     if torch.backends.mps.is_available():
-        return Devices("mps")
+        return DeviceChoice("mps", 1, "no")
     return _cpu("torch finds no GPU")
 
 
-def _cpu(reason: str | None) -> Devices:
-    return Devices(precision="bf16" if computes_bf16() else "no", why_cpu=reason)
+def _cpu(reason: str | None) -> DeviceChoice:
+    return DeviceChoice("cpu", 1, "bf16" if computes_bf16() else "no", reason)

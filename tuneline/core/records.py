@@ -146,17 +146,6 @@ class Metrics(Record):
         return self.__pydantic_extra__
 
 
-class Timing(Record):
-    """Time and memory of a run of a stage: ``reports/timing/STAGE.json``."""
-
-    __pydantic_extra__: dict[str, Number]
-
-    @property
-    def values(self) -> Mapping[str, float]:
-        """The measurements by name."""
-        return self.__pydantic_extra__
-
-
 def write_record(path: Path, record: Record) -> None:
     """Write the file of a record atomically.
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from tuneline.core.records import Timing, write_record
+from tuneline.core.records import Metrics, write_record
 from tuneline.paths import TIMING
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import StageError
@@ -80,7 +80,7 @@ def write_timing(name: str, seconds: float, measurements: Measurements) -> None:
     The file is not a DVC out, because it differs between runs on the same inputs.
     """
     timing = {"seconds": round(seconds, 2), "peak_memory_mb": round(peak_memory() / 1024, 1), **measurements}
-    write_record(TIMING / f"{name}.json", Timing.model_validate(timing))
+    write_record(TIMING / f"{name}.json", Metrics.of(timing))
     values = ", ".join(f"{key} {value:,.6g}" for key, value in timing.items())
     say(f"{name}: {values}")
 

@@ -12,6 +12,7 @@ take both.
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -252,7 +253,7 @@ def split_files(folder: Path, split: str) -> tuple[Path, ...]:
     """Return the files of a split in the order of their rows; none if the split does not exist.
 
     Raises:
-        DataError: A shard is missing, or the files are those of two versions of the split.
+        DataError: A file is missing, or the files are those of two versions of the split.
     """
     # Files by the number of files that they say the split has, then by their number: one split has one count.
     files: dict[int, dict[int, Path]] = {}
@@ -265,21 +266,11 @@ def split_files(folder: Path, split: str) -> tuple[Path, ...]:
             files.setdefault(int(match["count"]), {})[int(match["number"])] = path
     if not files:
         return ()
-    if len(files) > 1:
-        names = " and ".join(min(paths.values()).name for _, paths in sorted(files.items()))
+    count, paths = next(iter(files.items()))
+    if len(files) > 1 or len(paths) < count:
         raise DataError(
-            f"{folder} has files of more than one version of the split {split}, such as {names}.",
-            "Remove those of the old one; `dvc checkout --force` does.",
-        )
-
-    ((count, paths),) = files.items()
-    missing = sorted(set(range(count)) - paths.keys())
-    if missing:
-        name = shard_file(folder, split, missing[0], count)
-        more = f", and {len(missing) - 1} more of its {count} files" if len(missing) > 1 else ""
-        raise DataError(
-            f"{name} is missing{more}.",
-            "Run `dvc checkout` or `dvc pull`, or the stage that writes it: `dvc repro`.",
+            f"{folder}: the files of the split {split} are not complete, or are of two versions.",
+            "`dvc checkout --force` restores them; or run the stage that writes them: `dvc repro -f`.",
         )
     return tuple(paths[number] for number in range(count))
 
@@ -364,19 +355,10 @@ class SplitReader:
         """Yield the rows in their order, in batches of at most ``at_most`` rows of one file."""
         names = None if columns is None else list(columns)
         for path in self.paths:
-            first = 0
             with _opened(path) as file:
-                batches = file.iter_batches(batch_size=at_most, columns=names)
-                while True:
-                    try:
-                        batch = next(batches, None)
-                    except (pa.ArrowException, OSError) as error:
-                        raise damaged(path, error, first) from None
-                    if batch is None:
-                        break
+                for batch in file.iter_batches(batch_size=at_most, columns=names):
                     # The file has an order of columns of its own.
                     yield batch if names is None else batch.select(names)
-                    first += batch.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Read all rows, or some columns of them, into memory."""
@@ -391,25 +373,20 @@ class SplitReader:
             columns: Names of the columns.
 
         Raises:
-            DataError: A file is damaged; the message names it and the row.
+            DataError: A file is damaged; the message names it.
         """
         names = list(columns)
         taken = []
         start = 0  # row number of the first row of the row group
         for path in self.paths:
-            first = 0  # the same, within the file
             with _opened(path) as file:
                 for group in range(file.num_row_groups):
-                    size = file.metadata.row_group(group).num_rows
-                    low, high = np.searchsorted(rows, (start, start + size))
-                    inside = rows[low:high] - start
-                    if len(inside):
-                        try:
-                            taken.append(file.read_row_group(group, columns=names).take(pa.array(inside)))
-                        except (pa.ArrowException, OSError) as error:
-                            raise damaged(path, error, first) from None
-                    first += size
-                    start += size
+                    stop = start + file.metadata.row_group(group).num_rows
+                    low, high = np.searchsorted(rows, (start, stop))
+                    if low < high:
+                        inside = pa.array(rows[low:high] - start)
+                        taken.append(file.read_row_group(group, columns=names).take(inside))
+                    start = stop
         if not taken:
             return self.fields(names).empty_table()
         return pa.concat_tables(taken).select(names)
@@ -419,28 +396,16 @@ class SplitReader:
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
         return f"{self.paths[number]}, row {row - int(self.starts[number])}"
 
-    def places(self, rows: NDArray[np.int64]) -> str:
-        """Return files of rows and their numbers there, for messages: ``data/raw/train.parquet: 3, 17``."""
-        ordered = np.sort(rows)
-        files = np.searchsorted(self.starts, ordered, side="right") - 1
-        numbers = ordered - self.starts[files]
-        parts = []
-        for file in np.unique(files):
-            listed = ", ".join(map(str, numbers[files == file].tolist()))
-            parts.append(f"{self.paths[file]}: {listed}")
-        return "; ".join(parts)
 
-
-def damaged(path: Path, error: Exception, row: int = 0) -> DataError:
-    """Return the error for a file that cannot be read, or not after a row."""
-    where = f" after row {row}" if row else ""
-    reason = next(iter(str(error).splitlines()), type(error).__name__)
-    hint = "It is damaged: `dvc checkout --force` restores it, `dvc repro -f` writes it anew."
-    return DataError(f"{path} cannot be read{where}: {reason}", hint)
-
-
-def _opened(path: Path) -> pq.ParquetFile:
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Yield an open file; if it cannot be read, a ``DataError`` names it."""
     try:
-        return pq.ParquetFile(path)
+        with pq.ParquetFile(path) as file:
+            yield file
     except (pa.ArrowException, OSError) as error:
-        raise damaged(path, error) from None
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(
+            f"{path} cannot be read: {reason}",
+            "It is damaged: `dvc checkout --force` restores it, `dvc repro -f` writes it anew.",
+        ) from None

@@ -24,7 +24,7 @@ from tuneline.analysis.drift import (
     population_stability,
 )
 from tuneline.analysis.label_bins import bin_values, histograms
-from tuneline.analysis.text import VocabularyCounts, normalized, words
+from tuneline.analysis.text import EncodedWords, VocabularyCounts, normalized, words
 from tuneline.reports.checks import Profile
 from tuneline.settings import DriftLimits
 from tuneline.tasks.columns import encoded_predictions
@@ -68,7 +68,8 @@ class RowCounts:
         total = 0
         known = 0
         if profile.train.words.hashes:
-            counts = VocabularyCounts.of(words([normalized(column) for column in texts]))
+            encoded = EncodedWords.of(words([normalized(column) for column in texts]))
+            counts = VocabularyCounts.of(encoded)
             total = counts.total
             known = counts.occurrences(profile.train.words.word_keys)
 

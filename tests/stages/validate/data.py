@@ -14,8 +14,6 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from stages.tokenize.tokenizer import SavedTokenizer
 from stages.validate.tables import DataFolders
 from tests.params import params
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource
 from tuneline.core.tables import WINDOW_LENGTHS, write_table
 from tuneline.model.encoded_columns import Encoder
 from tuneline.model.long_text import LongText
@@ -127,8 +125,7 @@ class Data:
 
     def write(self, folder: Path) -> DataFolders:
         """Write the files that the stage reads."""
-        folders = DataFolders(folder / "base", folder / "raw", folder / "tokenized", folder / "derived")
-        write_record(folders.base / "source.json", BaseSource(checkpoint=None, tokenizer=None))
+        folders = DataFolders(folder / "raw", folder / "tokenized", folder / "derived")
         folders.raw.mkdir(parents=True)
         folders.tokenizer.mkdir(parents=True)
         for split in SPLITS:

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from stages.validate.tokenized import Vocabulary, truncation_notes
@@ -37,19 +36,15 @@ def test_vocabulary_has_the_template_of_a_pair(tmp_path):
 LENGTHS = TextLengths(np.array([20] * 66 + [100] * 33 + [200]), np.full(100, 2))
 
 
-def notes(long_text: str, max_windows: int = 8, options: bool = True) -> list[str]:
+def notes(long_text: str) -> list[str]:
     values = params_for(("text",)).model_dump(by_alias=True)
     values["tokenize"].update(max_length=40, long_text=long_text)
-    values["tokenize"]["windows"].update(stride=8, max_windows=max_windows)
-    return truncation_notes(LENGTHS, Params.model_validate(values), None, options)
+    values["tokenize"]["windows"]["stride"] = 8
+    return truncation_notes(LENGTHS, Params.model_validate(values).tokenize)
 
 
-@pytest.mark.parametrize("long_text", ["truncate", "head_tail"])
-def test_what_is_lost_and_what_would_read_more_is_said(long_text):
-    lost, longer, windows, *both_ends = notes(long_text)
-    assert lost.startswith("34 % of the rows are longer than 40 tokens; the model does not read 4")
-    assert longer.startswith("tokenize.long_text=truncate tokenize.max_length=104 model.config.max_position")
-    assert windows.startswith("tokenize.long_text=windows tokenize.windows.max_windows=3 reads all but ")
-    assert windows.endswith(" times the time.")
-    assert len(both_ends) == (long_text == "truncate")
-    assert notes(long_text, options=False) == [lost]
+def test_what_is_lost_and_how_long_rows_are_is_said():
+    (cut,) = notes("truncate")
+    assert cut.startswith("34 % of the rows are longer than 40 tokens; the model does not read 4")
+    assert cut.endswith("99 % of the rows have at most 100 tokens.")
+    assert "does not read 0 %" in notes("windows")[0]

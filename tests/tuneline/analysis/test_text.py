@@ -9,6 +9,7 @@ from hypothesis import given
 
 from tuneline.analysis.text import (
     BOUNDARY,
+    EncodedWords,
     VocabularyCounts,
     combined_keys,
     normalized,
@@ -63,7 +64,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=30)
 
 
 def counted(texts: list[str]) -> VocabularyCounts:
-    return VocabularyCounts.of(words([pa.array(texts, pa.string())]))
+    return VocabularyCounts.of(EncodedWords.of(words([pa.array(texts, pa.string())])))
 
 
 def expected(texts: list[str]) -> dict[int, int]:

@@ -3,14 +3,14 @@
 import pytest
 
 from tuneline.core import machine
-from tuneline.core.launch import DeviceChoice, Devices, choose_processes, find_devices
+from tuneline.core.launch import DeviceChoice, choose_processes, find_devices
 
 MACHINES = {
-    "no accelerator": (Devices(), DeviceChoice("cpu", 1, "no")),
-    "one Ampere": (Devices("cuda", 1, "bf16"), DeviceChoice("cuda", 1, "bf16")),
-    "one Turing": (Devices("cuda", 1, "fp16"), DeviceChoice("cuda", 1, "fp16")),
-    "four Hopper": (Devices("cuda", 4, "bf16"), DeviceChoice("cuda", 4, "bf16")),
-    "Apple": (Devices("mps"), DeviceChoice("mps", 1, "no")),
+    "no accelerator": (DeviceChoice("cpu", 1, "no"), DeviceChoice("cpu", 1, "no")),
+    "one Ampere": (DeviceChoice("cuda", 1, "bf16"), DeviceChoice("cuda", 1, "bf16")),
+    "one Turing": (DeviceChoice("cuda", 1, "fp16"), DeviceChoice("cuda", 1, "fp16")),
+    "four Hopper": (DeviceChoice("cuda", 4, "bf16"), DeviceChoice("cuda", 4, "bf16")),
+    "Apple": (DeviceChoice("mps", 1, "no"), DeviceChoice("mps", 1, "no")),
 }
 
 
@@ -32,5 +32,5 @@ def test_auto_precision_is_bf16_on_a_cpu_that_computes_it(flags, precision, tmp_
 
 
 def test_choice_has_no_more_processes_than_examples_in_a_batch():
-    assert choose_processes(Devices("cuda", 8, "bf16"), global_batch_size=4).processes == 4
-    assert choose_processes(Devices("cuda", 8, "bf16"), global_batch_size=12).processes == 8
+    assert choose_processes(DeviceChoice("cuda", 8, "bf16"), global_batch_size=4).processes == 4
+    assert choose_processes(DeviceChoice("cuda", 8, "bf16"), global_batch_size=12).processes == 8

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from tuneline.core.hashes import file_hash
-from tuneline.core.records import Metrics, Timing
+from tuneline.core.records import Metrics
 from tuneline.core.task_kinds import TaskKind
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
@@ -72,7 +72,7 @@ class RunFacts:
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
         """Read metrics and curves of a project; what is missing or invalid is empty."""
         curves = root / PLOTS / "training"
-        timing = Timing.read_if_valid(root / TIMING / "train.json")
+        timing = Metrics.read_if_valid(root / TIMING / "train.json")
         seconds = None
         if timing is not None:
             seconds = timing.values.get("seconds")
