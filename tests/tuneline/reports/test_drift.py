@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from tuneline.analysis.drift import Distribution
-from tuneline.analysis.text import VocabularyCounts, normalized, words
+from tuneline.analysis.text import EncodedWords, normalized, words
 from tuneline.reports.checks import Profile
 from tuneline.reports.drift import RowCounts, drift_measures
 from tuneline.settings import DriftLimits
@@ -24,7 +24,7 @@ def texts(rows: int, length: int, seed: int, vocabulary: str = "w") -> list[str]
 def profile() -> Profile:
     known = texts(2000, 20, 0)
     hashes = [
-        f"{value:016x}" for value in VocabularyCounts.of(words([normalized(pa.array(known))])).hashes.tolist()
+        f"{value:016x}" for value in EncodedWords.of(words([normalized(pa.array(known))])).keys.tolist()
     ]
     train = {
         "rows": 2000,
