@@ -4,9 +4,9 @@ Three ways alternate, each in a clone of the last commit with a cache of its own
 one after the other; ``dvc repro``; the flow, requested through the API of a real server (SQLite) and run by a
 real worker that is ready. The model is small, so that the overhead is not lost in the noise of the stages;
 every round has its own seed, so that every stage runs. The flow runs a commit with these parameters, as every
-night; overrides of a run take another second, in which Hydra composes them. From the second round on a model
-is in production, which the gate has to compare and which is replaced: the most work a run can have. Run
-``python -m benchmarks.flows`` in the root of the project, with nothing else running on the machine.
+night. From the second round on a model is in production, which the gate has to compare and which is replaced:
+the most work a run can have. Run ``python -m benchmarks.flows`` in the root of the project, with nothing else
+running on the machine.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from dvc.utils.hydra import compose_and_dump
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, TaskRun
@@ -31,8 +32,6 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
 from flows.server import schedule
 from flows.server.deploy import POOL, ROOT, deploy
 from tuneline.runtime.processes import ending
@@ -82,13 +81,8 @@ def dvc_repro(root: Path, seed: int) -> float:
 
 def compose(root: Path, seed: int) -> None:
     """Set the parameters of a round."""
-    programs = Programs(root, "benchmark")
-    Pipeline(programs, print).compose(parameters(seed))
-
-
-def parameters(seed: int) -> list[str]:
-    """Return the parameters of a round."""
-    return [*SMALL, f"seed={seed}"]
+    overrides = [*SMALL, f"seed={seed}"]
+    compose_and_dump(root / "params.yaml", str(root / "conf"), None, "config", str(root), overrides)
 
 
 def run(command: list[str], root: Path) -> None:

@@ -122,10 +122,18 @@ up() {
   grep -q 401 "$folder/refused.log" || fail "see $folder/refused.log"
 }
 
+branch() { # pushes a branch with other parameters: NAME SED
+  inside sh -euc "
+    rm -rf /tmp/branch && git clone --quiet /origin /tmp/branch && cd /tmp/branch && git switch --quiet -c $1
+    sed -i '$2' params.yaml
+    git -c user.name=check -c user.email=check@localhost commit --quiet --all --message 'Parameters of a check'
+    git push --quiet origin $1"
+}
+
 train() {
   say "A training, asked for through the server"
-  overrides='["data.sample.rows=1500","train.epochs=2","train.learning_rate=2e-3"]'
-  inside prefect deployment run train/train-on-demand --param "overrides=$overrides" --watch
+  branch small 's/{rows: [0-9]*/{rows: 1500/; s/^  epochs: .*/  epochs: 2/; s/^  learning_rate: .*/  learning_rate: 2.0e-3/'
+  inside prefect deployment run train/train-on-demand --param ref=origin/small --watch
 }
 
 look() {
@@ -176,8 +184,8 @@ print(urllib.request.urlopen(urllib.request.Request('http://model:8000/predict',
 
 stop_and_start() {
   say "Stopped in the middle of a training, a worker saves a checkpoint; started again, it resumes from there"
-  overrides='["data.sample.rows=1500","train.epochs=60","run.checkpoint_every_steps=1000"]'
-  inside prefect deployment run train/train-on-demand --param "overrides=$overrides" --param promote=false > "$folder/second.log"
+  branch long 's/{rows: [0-9]*/{rows: 1500/; s/^  epochs: .*/  epochs: 60/; s/^  checkpoint_every_steps: .*/  checkpoint_every_steps: 1000/'
+  inside prefect deployment run train/train-on-demand --param ref=origin/long --param promote=false > "$folder/second.log"
   run=$(sed -n 's/.*UUID: //p' "$folder/second.log")
   wait_for "$run" ' of .* loss'
   "${compose[@]}" stop worker

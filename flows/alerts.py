@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from prefect.client.schemas import State
 from prefect.events import emit_event
@@ -24,26 +23,19 @@ SENT_WITHIN = 30.0
 
 
 def ended(message: str, problems: Sequence[str] = (), name: str = "Completed") -> State[Any]:
-    """Return the state of a run: Failed if there are problems, else completed under a name."""
-    text = _with_problems(message, problems)
-    if problems:
-        return Failed(message=text)
-    return Completed(name=name, message=text)
-
-
-def _with_problems(message: str, problems: Sequence[str]) -> str:
-    """Return a message with the first problems, a line each, and the number of the remaining ones."""
-    lines = [message, *first_lines(problems, REPORTED)]
+    """Return the state of a run: Failed with the first problems if there are any, else completed."""
+    if not problems:
+        return Completed(name=name, message=visible(message))
+    lines = [message]
+    lines += first_lines(problems, REPORTED)
     if len(problems) > REPORTED:
         lines[-1] += ", see the log"
-    return visible("\n".join(lines))
+    return Failed(message=visible("\n".join(lines)))
 
 
-def send(
-    event: str, resource: Mapping[str, str], payload: Mapping[str, Any], identity: UUID | None = None
-) -> None:
-    """Emit an event and wait until it is sent. The server takes one with the same identity once."""
-    emit_event(event=event, resource=dict(resource), payload=dict(payload), id=identity)
+def send(event: str, resource: Mapping[str, str], payload: Mapping[str, Any]) -> None:
+    """Emit an event and wait until it is sent."""
+    emit_event(event=event, resource=dict(resource), payload=dict(payload))
     EventsWorker.drain_all(timeout=SENT_WITHIN)  # emit_event only hands it to a thread
 
 

@@ -5,10 +5,8 @@ no branch, no tag, no experiment and no working tree names: ``dvc gc``. Prefect'
 runs.
 """
 
-import contextlib
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,8 @@ from tuneline.settings import Settings, load_settings
 DAY = 86400.0
 CHECKPOINT_DAYS = 14
 """Days after which a training that was interrupted is not resumed any more."""
+SMALL = 1_000_000
+"""Bytes of a file of the cache that is kept because it may be the metrics of a stage."""
 LOCK_WAIT = 900.0
 """Seconds to wait for a promotion."""
 _FORMAT = "%1f".join(
@@ -45,13 +45,10 @@ _FORMAT = "%1f".join(
 
 
 @flow(name="clean", persist_result=False)
-def clean(dry_run: bool = False) -> State[Any]:
+def clean() -> State[Any]:
     """Remove old branches of runs, working trees of failed runs, and what nothing names in DVC's cache.
 
     With `training.push`, also the branches of runs in `origin`.
-
-    Args:
-        dry_run: Only report what would be removed.
     """
     repository = Repository.here(get_run_logger().warning)
     settings = load_settings(repository.root)
@@ -67,15 +64,15 @@ def clean(dry_run: bool = False) -> State[Any]:
         ("DVC's cache", clean_cache),
     ):
         try:
-            parts.append(f"{what}: {step(repository, settings, dry_run=dry_run)}")
+            parts.append(f"{what}: {step(repository, settings)}")
         except Exception as error:
             problems.append(f"{what} are not cleaned, the next run tries again: {error}")
-    message = f"{'Would remove' if dry_run else 'Removed'} {'; '.join(parts)}"
+    message = f"Removed {'; '.join(parts)}"
     get_run_logger().info(message)
-    return ended(message, problems, "DryRun" if dry_run else "Completed")
+    return ended(message, problems)
 
 
-def clean_branches(repository: Repository, settings: Settings, *, dry_run: bool = False) -> str:
+def clean_branches(repository: Repository, settings: Settings) -> str:
     """Remove the branches of old results, with ``training.push`` from ``origin`` first.
 
     Branches stay that no run made, that a person committed to or has checked out, and whose model is in a
@@ -83,7 +80,7 @@ def clean_branches(repository: Repository, settings: Settings, *, dry_run: bool 
     """
     if settings.retention.branch_days is None:
         return "all are kept"
-    registry = Registry(repository, settings.promotion.artifact)
+    registry = Registry(repository)
     before = time.time() - settings.retention.branch_days * DAY
     with registry.locked(LOCK_WAIT):
         needed = {version.commit for version in registry.tags().staged}
@@ -93,8 +90,7 @@ def clean_branches(repository: Repository, settings: Settings, *, dry_run: bool 
             tracked = "+refs/heads/runs/*:refs/remotes/origin/runs/*"
             repository.transfer("fetch", "--prune", "--no-tags", "origin", tracked)
             remote = _old_branches(repository, "refs/remotes/origin/", before, needed)
-        if not dry_run:
-            _delete(repository, local, remote)
+        _delete(repository, local, remote)
     return f"{', '.join(local) or 'none'} ({len(remote)} in origin)"
 
 
@@ -118,29 +114,28 @@ def _delete(repository: Repository, local: dict[str, str], remote: dict[str, str
     repository.git("update-ref", "--stdin", text="".join(lines))
 
 
-def clean_trees(repository: Repository, settings: Settings, *, dry_run: bool = False) -> str:
+def clean_trees(repository: Repository, settings: Settings) -> str:
     """Remove the working trees of failed runs but the last ones, what killed programs left, and checkpoints.
 
     A training that nobody has resumed for two weeks begins anew.
     """
     with locked(repository.state / "checkouts.lock", wait=CHECKOUTS_WAIT):
         names = superfluous(repository, settings.retention.checkouts)
-        if not dry_run:
-            for name in names:
-                remove_checkout(repository, name)
-            versions = repository.root / ".dvc" / "tmp" / "versions"
-            for tree in versions.glob("*"):
-                if time.time() - tree.stat().st_mtime > DAY:
-                    shutil.rmtree(tree, ignore_errors=True)
-            repository.git("worktree", "prune")
-            # every checkpoint that a training writes changes the time of its folder
-            for folder in (repository.root / CHECKPOINTS).glob("[!.]*/"):
-                if time.time() - folder.stat().st_mtime > CHECKPOINT_DAYS * DAY:
-                    shutil.rmtree(folder)
+        for name in names:
+            remove_checkout(repository, name)
+        versions = repository.root / ".dvc" / "tmp" / "versions"
+        for tree in versions.glob("*"):
+            if time.time() - tree.stat().st_mtime > DAY:
+                shutil.rmtree(tree, ignore_errors=True)
+        repository.git("worktree", "prune")
+        # every checkpoint that a training writes changes the time of its folder
+        for folder in (repository.root / CHECKPOINTS).glob("[!.]*/"):
+            if time.time() - folder.stat().st_mtime > CHECKPOINT_DAYS * DAY:
+                shutil.rmtree(folder)
     return ", ".join(names) or "none"
 
 
-def clean_cache(repository: Repository, settings: Settings, *, dry_run: bool = False) -> str:
+def clean_cache(repository: Repository, settings: Settings) -> str:
     """Remove the objects of the cache that nothing names, unless a run is active.
 
     A cache outside of the repository is left: other clones may use it.
@@ -160,43 +155,28 @@ def clean_cache(repository: Repository, settings: Settings, *, dry_run: bool = F
         projects = [str(repository.state / name) for name in abandoned(repository)]
         if projects:
             command += ["--projects", *projects]
-        if dry_run:
-            command.append("--dry")
         pipeline = Pipeline(Programs(root, "clean", locks=[lock]), log_line, settings.lock_wait_seconds)
-        with kept_run_cache(repository):
-            printed = pipeline.dvc(*command, what="Collecting DVC's cache")
+        metrics = _metrics_of_run_cache(root)
+        printed = pipeline.dvc(*command, what="Collecting DVC's cache")
+        for path, content in metrics.items():
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                path.chmod(0o444)
     return " ".join(printed[-1:])
 
 
-@contextlib.contextmanager
-def kept_run_cache(repository: Repository) -> Iterator[None]:
-    """Keep what restores a stage that ran before; ``dvc gc`` takes a part of it for unused.
+def _metrics_of_run_cache(root: Path) -> dict[Path, bytes]:
+    """Return the small files of the cache by which DVC restores a stage that ran before.
 
-    Outs that are in git (metrics) are in the cache for entries of the run cache only. Without them, the next
-    night would train again what it has. Entries whose other outs are gone are removed.
+    ``dvc gc`` takes metrics, which are in git, for unused. Without them, the next night would train again
+    what it has.
     """
-    cache = cache_folder(repository.root)
-    in_git = set(repository.git("ls-files").splitlines())
-    entries: dict[Path, dict[str, bool]] = {}
-    contents: dict[str, bytes] = {}
+    cache = cache_folder(root)
+    contents = {}
     for entry in cache.glob("runs/*/*/*"):
-        outs = {}
         for out in (load_yaml(entry.read_text(encoding="utf-8")) or {}).get("outs", []):
-            outs[out["md5"]] = out["path"] in in_git
-            stored = file_in_cache(cache, out["md5"])
-            if outs[out["md5"]] and stored is not None:
-                contents[out["md5"]] = stored.read_bytes()
-        entries[entry] = outs
-    yield
-
-    for entry, outs in entries.items():
-        stored_outs = [md5 for md5, is_in_git in outs.items() if not is_in_git]
-        if not all(file_in_cache(cache, md5) for md5 in stored_outs):
-            entry.unlink()
-            continue
-        for md5 in outs.keys() & contents.keys():
-            if file_in_cache(cache, md5) is None:
-                path = cache / "files" / "md5" / md5[:2] / md5[2:]
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(contents[md5])
-                path.chmod(0o444)
+            file = file_in_cache(cache, out["md5"])
+            if file is not None and file.stat().st_size <= SMALL:
+                contents[file] = file.read_bytes()
+    return contents

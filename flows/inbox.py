@@ -3,35 +3,60 @@
 The drop folder of flow ``ingest`` has the same rules: what is a file, and when it is complete.
 """
 
-import hashlib
 import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tuneline.core.hashes import file_hash
-from tuneline.core.records import write_record
-from tuneline.predict.scored import FileRecord, ScoredRecord, scored_record
+from tuneline.core.records import Record
 from tuneline.readers.formats import ENDINGS
-from tuneline.readers.text import not_a_file
+from tuneline.runtime.atomic_files import write_json
+from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import visible
 
 LONGEST_NAME = 200
-"""Bytes of a name in the outbox before its suffix: file systems allow 255."""
+"""Bytes of the name of a file; names in the outbox are longer, and file systems allow 255."""
+METADATA = b"tuneline"
+"""Key of the record in the metadata of a scored file."""
 
 
-class RefusedRecord(FileRecord):
-    """``<file>.error.json``: a file that cannot be scored."""
+class ScoredRecord(Record):
+    """Metadata of a scored file: its source, the model, counts of its rows."""
 
-    error: str
+    path: str
+    """Name of the source."""
+    sha256: str
+    """Hash of the source."""
+    version: str
+    """Version of the model."""
+    commit: str
+    """Commit of the model."""
+    rows: int
+    """Number of predictions. Column ``row`` has the row of the input that each was made for, from 1."""
+    seen: Mapping[str, Any] | None
+    """Counts of its rows for the drift; ``None`` if the model has no profile."""
+
+
+def scored_record(scored: Path) -> ScoredRecord | None:
+    """Return the record of a scored file; ``None`` if the file is missing, damaged, or of another program."""
+    try:
+        # Not the metadata of the schema, which has only what was known before the first row.
+        metadata = pq.read_metadata(scored).metadata or {}
+        return ScoredRecord.parse(metadata.get(METADATA, b""), scored)
+    except (DataError, OSError, pa.ArrowException):
+        return None
 
 
 class ChangedError(Exception):
-    """A file changed, or was removed, while it was scored."""
+    """A file changed, or was removed, while it was read."""
 
 
 @dataclass(frozen=True)
@@ -62,41 +87,23 @@ class Incoming:
 
     @property
     def name(self) -> str:
-        """Name of the file, without what a terminal obeys or a log takes for a line of its own.
-
-        Bytes that are not UTF-8 are escaped, because neither JSON nor Prefect's API takes them.
-        """
-        name = visible(os.fsencode(self.path.name).decode(errors="backslashreplace"))
-        return name.replace("\n", "\\n").replace("\t", "\\t")
-
-    @property
-    def stem(self) -> str:
-        """Name of its results without number and suffix: its own, or a shorter one with a hash."""
-        name_in_folder = os.fsencode(self.path.name)
-        name = self.name.encode()
-        if name == name_in_folder and len(name_in_folder) <= LONGEST_NAME:
-            return self.name
-        digest = hashlib.sha256(name_in_folder).hexdigest()[:16]
-        return f"{name[: LONGEST_NAME - 17].decode(errors='ignore')}~{digest}"
-
-    @property
-    def sha256(self) -> str:
-        """Hash of its content."""
-        return file_hash(self.path)
+        """Name of the file."""
+        return self.path.name
 
     def check_unchanged(self) -> None:
         """Raise ``ChangedError`` if it is no longer as it was found."""
         if Incoming.find(self.path) != self:
-            raise ChangedError("It changed, or was removed, while it was scored.")
-
-    def as_record(self) -> dict[str, Any]:
-        """Return the values of ``FileRecord``."""
-        return {"path": self.name, "size": self.size, "mtime_ns": self.mtime_ns}
+            raise ChangedError("It changed, or was removed, while it was read.")
 
 
 def is_data(name: str) -> bool:
-    """Return True if a file of this name has data: not hidden, not temporary, with a known ending."""
-    return not name.startswith((".", "_")) and name.lower().endswith(ENDINGS)
+    """Return True if a file of this name has data: not hidden, not temporary, with a known ending.
+
+    A name without a meaning as text, with control characters, or that is too long is none.
+    """
+    is_hidden = name.startswith((".", "_"))
+    is_plain = name.isprintable() and len(name.encode()) <= LONGEST_NAME
+    return not is_hidden and is_plain and name.lower().endswith(ENDINGS)
 
 
 def regular_files(paths: Iterable[Path]) -> list[Incoming]:
@@ -122,22 +129,19 @@ def complete_files(folder: Path, settle_seconds: float) -> list[Incoming]:
 
 
 def unread(folder: Path) -> list[str]:
-    """Describe what is in an inbox, but is never read; hidden names and other folders are left out."""
+    """Name what is in an inbox, but is never read; hidden names and other folders are left out."""
     problems: list[str] = []
     if not folder.is_dir():
         return problems
     for path in sorted(folder.iterdir()):
+        name = visible(os.fsencode(path.name).decode(errors="backslashreplace"))
         if path.name.startswith((".", "_")):
             continue
-        reason = None
-        if path.is_symlink():
-            reason = "is a link, which is not followed"
-        elif is_data(path.name):
-            reason = not_a_file(path)
+        if is_data(path.name):
+            if Incoming.find(path) is None:
+                problems.append(f"{name} is no file (links are not followed)")
         elif not path.is_dir():
-            reason = f"does not end with {', '.join(ENDINGS)}"
-        if reason:
-            problems.append(visible(f"{path.name} {reason}"))
+            problems.append(f"{name} has no name of plain text that ends with {', '.join(ENDINGS)}")
     return problems
 
 
@@ -146,14 +150,12 @@ class Outbox:
     """The results of files, and the files themselves once they have one.
 
     Attributes:
-        root: The repository.
         folder: Contains the results: ``<file>.parquet``, later ones ``<file>.2.parquet``, ...; and
             ``<file>.error.json`` for a refused file.
         archive: Folder of the scored inputs: ``<file>``, later ones ``2-<file>``, ....
         scratch: Another folder, for the predictions of the files that are being scored.
     """
 
-    root: Path
     folder: Path
     archive: Path
     scratch: Path
@@ -166,29 +168,26 @@ class Outbox:
 
     def error(self, incoming: Incoming) -> Path:
         """Return the path of the reason why a file was refused."""
-        return self.folder / f"{incoming.stem}.error.json"
+        return self.folder / f"{incoming.name}.error.json"
 
     def refused(self, incoming: Incoming) -> bool:
-        """Return True if a file was refused in its present state."""
-        record = RefusedRecord.read_if_valid(self.error(incoming))
-        return record is not None and incoming.as_record() == record.model_dump(
-            include={*FileRecord.model_fields}
-        )
+        """Return True if a file was refused, and has not changed since."""
+        error = Incoming.find(self.error(incoming))
+        return error is not None and error.mtime_ns >= incoming.ctime_ns
 
     def refuse(self, incoming: Incoming, reason: str) -> None:
         """Record why a file was not scored: it is left alone until it changes or the record is deleted."""
-        write_record(self.error(incoming), RefusedRecord(**incoming.as_record(), error=reason))
+        write_json(self.error(incoming), {"path": incoming.name, "error": reason})
 
     def places(self, incoming: Incoming) -> Iterator[tuple[Path, Path]]:
         """Yield the paths of the first, second, ... result of a name, and those of their inputs."""
-        ending = Path(incoming.path.name.removesuffix(".gz")).suffix
-        if incoming.path.name.endswith(".gz"):
-            ending += ".gz"
-        name = incoming.stem if incoming.stem == incoming.path.name else f"{incoming.stem}{ending}"
-        yield self.folder / f"{incoming.stem}.parquet", self.archive / name
+        yield self.folder / f"{incoming.name}.parquet", self.archive / incoming.name
         number = 2
         while True:
-            yield self.folder / f"{incoming.stem}.{number}.parquet", self.archive / f"{number}-{name}"
+            yield (
+                self.folder / f"{incoming.name}.{number}.parquet",
+                self.archive / f"{number}-{incoming.name}",
+            )
             number += 1
 
     def unused(self, incoming: Incoming) -> tuple[Path, Path]:
@@ -207,7 +206,7 @@ class Outbox:
             if not os.path.lexists(result):
                 return False
             record = scored_record(result)
-            if record and record.commit == commit and record.sha256 == incoming.sha256:
+            if record and record.commit == commit and record.sha256 == file_hash(incoming.path):
                 incoming.path.rename(place)
                 return True
         return False

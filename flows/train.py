@@ -11,20 +11,17 @@ import contextlib
 import os
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from prefect import flow, get_run_logger, runtime, task
 from prefect.client.schemas import State
 from prefect.states import Completed
-from pydantic import Field
 
 from flows.promotion.outcome import EndedRun, finish
-from flows.promotion.production import fetch_reference
-from flows.promotion.registry import Registry
+from flows.promotion.registry import Registry, fetch_reference
 from flows.runs.checkout import Checkout, isolated
 from flows.runs.commits import Run, metrics_summary
 from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
@@ -39,18 +36,6 @@ STAGE = "train"
 """The stage that trains. From it on a run has the machine to itself: later stages measure speed."""
 MACHINE_LOCKS = "TUNELINE_MACHINE_LOCKS"
 """Environment variable with the folder of the locks. It must be the same for all workers of a machine."""
-LOOK_EVERY = 1.0
-"""Seconds between two looks at a lock that another run holds."""
-
-
-class MachineLockError(Exception):
-    """The locks of this machine cannot be used."""
-
-    def __init__(self, error: OSError) -> None:
-        remedy = f"Set {MACHINE_LOCKS} to a folder on a local disk, the same for all workers of the machine."
-        super().__init__(
-            f"The locks of this machine in {_folder()} cannot be used ({error.strerror}). {remedy}"
-        )
 
 
 @dataclass(frozen=True)
@@ -69,20 +54,18 @@ class TrainingLock:
 
         A signal whose handler raises ends the wait.
         """
-        is_waiting = False
         for file in self.descriptors:
-            while not _try_lock(file):
-                if not is_waiting:
-                    is_waiting = True
-                    holder = os.pread(file, 200, 0).decode(errors="replace") or "another run"
-                    on_line(f"Waits for run {holder}, which trains on this machine.")
-                time.sleep(LOOK_EVERY)
+            try:
+                lock(file, wait=0)
+            except BusyError:
+                holder = os.pread(file, 200, 0).decode(errors="replace") or "another run"
+                on_line(f"Waits for run {holder}, which trains on this machine.")
+                lock(file)
+                on_line("Trains now.")
 
             # The file names its holder to the runs that wait.
             os.ftruncate(file, 0)
             os.pwrite(file, run.encode(), 0)
-        if is_waiting:
-            on_line("Trains now.")
 
     def release(self) -> None:
         """Let the next run train. Without it, that happens when all processes of this run have ended."""
@@ -96,9 +79,6 @@ def machine_training_lock(one_per: str | None) -> Iterator[TrainingLock]:
 
     Args:
         one_per: ``training.one_per`` of ``conf/flows.yaml``.
-
-    Raises:
-        MachineLockError: A file cannot be opened.
     """
     gpus = sorted(set(re.findall(r"[\w-]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))) - {"-1"})
     names = []
@@ -109,14 +89,11 @@ def machine_training_lock(one_per: str | None) -> Iterator[TrainingLock]:
 
     with contextlib.ExitStack() as open_files:
         files = []
-        try:
-            for name in names:
-                _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-                file = os.open(_folder() / name, os.O_RDWR | os.O_CREAT, 0o600)
-                open_files.callback(os.close, file)
-                files.append(file)
-        except OSError as error:
-            raise MachineLockError(error) from None
+        for name in names:
+            _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(_folder() / name, os.O_RDWR | os.O_CREAT, 0o600)
+            open_files.callback(os.close, file)
+            files.append(file)
         yield TrainingLock(tuple(files))
 
 
@@ -128,25 +105,9 @@ def _folder() -> Path:
     return Path.home() / ".cache" / "tuneline" / "locks" / socket.gethostname()
 
 
-def _try_lock(file: int) -> bool:
-    try:
-        lock(file, wait=0)
-    except BusyError:
-        return False
-    except OSError as error:  # NFS without a lock service, for example
-        raise MachineLockError(error) from None
-    return True
-
-
-TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w-]*$")]
-Override = Annotated[str, Field(pattern=r"^(\+{1,2}|~)?[A-Za-z_][\w./@]*(=.*)?$")]
-
-
 @flow(name="train", persist_result=False)
 def train(
     ref: Ref | None = None,
-    task: TaskName | None = None,
-    overrides: list[Override] | None = None,
     push: bool | None = None,
     promote: bool = True,
 ) -> State[Any]:
@@ -155,9 +116,6 @@ def train(
     Args:
         ref: Branch, tag or commit to run; default: `training.ref`. One of a remote (`origin/main`) is fetched
             first.
-        task: A task of `conf/task/`, as in `dvc exp run -S task=NAME`.
-        overrides: Parameters, as after `-S`: `train.learning_rate=1e-3`. Interpolations (`${...}`) are
-            refused.
         push: Push the result (weights: if promoted) to the DVC remote, commit and tags to git remote
             `origin`; default: `training.push`.
         promote: Put the model into production if it is better than the one there.
@@ -172,13 +130,8 @@ def train(
         push = settings.training.push
     if push:
         require_remote(repository.root)
-    parameters: list[str] = []
-    if task:
-        parameters.append(f"task={task}")
-    parameters += overrides or []
-
     name = f"{safe_name(runtime.flow_run.name)}-{runtime.flow_run.id[:8]}"
-    with isolated(repository, name, ref or settings.training.ref, tuple(parameters)) as checkout:
+    with isolated(repository, name, ref or settings.training.ref) as checkout:
         return _run(repository, settings, checkout, push=push, promote=promote)
 
 
@@ -187,18 +140,16 @@ def _run(
 ) -> State[Any]:
     """Run the stages in a checkout, commit and publish the result, and return the state of the run."""
     _log_checkout(checkout)
-    stage_of_registry = settings.promotion.stage
-    registry = Registry(repository, settings.promotion.artifact)
+    registry = Registry(repository)
     if push:
-        for message in registry.fetch_if_possible():  # the run needs origin only at its end
-            get_run_logger().warning(message)
+        registry.fetch_if_possible()  # the run needs origin only at its end
 
     with machine_training_lock(settings.training.one_per) as machine:
         # Programs inherit the locks: the next training starts when the last of them has ended.
         locks = [checkout.lock, *machine.descriptors]
         programs = Programs(checkout.path, checkout.name, locks=locks)
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
-        for stage in prepare(pipeline, checkout, registry, stage_of_registry).stages:
+        for stage in prepare(pipeline, registry).stages:
             if stage == STAGE:
                 machine.acquire(checkout.name, log_line)
             stage_task(stage, settings.policy(stage))(pipeline)
@@ -210,9 +161,9 @@ def _run(
     # how the run ended, with its metrics
     facts = [metrics_summary(checkout)]
     if version:
-        facts.append(f"{version.name} in {stage_of_registry}")
+        facts.append(f"{version.name} in production")
     facts.append(f"{result.branch or 'nothing new'}, commit {result.commit[:12]}")
-    hold = registry.tags().hold(stage_of_registry)
+    hold = registry.on_hold()
     if hold:
         facts.append(hold)
     name = "Completed" if result.branch or version else "NothingNew"
@@ -220,22 +171,19 @@ def _run(
 
 
 @task(name="prepare", task_run_name="prepare", **UNCACHED)
-def prepare(pipeline: Pipeline, checkout: Checkout, registry: Registry, stage: str) -> Graph:
-    """Set the parameters, read the graph, restore what the cache has, and fetch production's profile."""
-    if checkout.spec.overrides:
-        pipeline.compose(checkout.spec.overrides)
+def prepare(pipeline: Pipeline, registry: Registry) -> Graph:
+    """Read the graph, restore what the cache has, and fetch production's profile."""
     graph = pipeline.graph()
     pipeline.restore(graph.sources)
 
-    version = fetch_reference(pipeline, registry, stage)
+    version = fetch_reference(pipeline.programs.cwd, registry)
     if version:
-        reference = f"{registry.artifact} {version.name}, which is in {stage}"
-        pipeline.on_line(f"The data will be compared with those of {reference}.")
+        pipeline.on_line(f"The data will be compared with those of {version.name}, which is in production.")
     return graph
 
 
 def _log_checkout(checkout: Checkout) -> None:
     logger = get_run_logger()
-    logger.info("Commit %s of %s, in %s", checkout.spec.commit[:12], checkout.spec.ref, checkout.path)
+    logger.info("Commit %s of %s, in %s", checkout.commit[:12], checkout.ref, checkout.path)
     if checkout.resumed:
         logger.info("Resuming an earlier attempt of this run; the stages it finished are not run again.")

@@ -26,7 +26,7 @@ from flows.alerts import send_if_due
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from tuneline.repository.dvc import default_remote
-from tuneline.repository.git import why_no_gate
+from tuneline.repository.promoted_models import ARTIFACT
 from tuneline.repository.worktrees import why_not_in_dvc_remote
 from tuneline.runtime.terminal import visible
 from tuneline.settings import load_settings
@@ -54,41 +54,39 @@ def runs_silent(client: SyncPrefectClient, hours: float, now: datetime) -> str |
     return f"no run of flow {TRAIN_FLOW} has succeeded since {times[0]:%Y-%m-%d %H:%M} UTC"
 
 
-def production_without_copy(registry: Registry, stage: str, now: datetime) -> str | None:
+def production_without_copy(registry: Registry, now: datetime) -> str | None:
     """Return why the DVC remote cannot restore the model in production; ``None`` without a DVC remote."""
     root = registry.repository.root
-    version = registry.in_stage(stage)
+    version = registry.production()
     if version is None or not default_remote(root):
         return None
     trained = int(registry.repository.git("show", "--no-patch", "--format=%ct", version.commit))
     if now - datetime.fromtimestamp(trained, UTC) < COPIED_WITHIN:
         return None
-    reason = why_not_in_dvc_remote(root, registry.artifact, version.commit)
+    reason = why_not_in_dvc_remote(root, ARTIFACT, version.commit)
     if reason is None:
         return None
-    return f"{registry.artifact} {version.name}, which is in {stage}, has no second copy: {reason}"
+    return f"{version.name}, which is in production, has no second copy: {reason}"
 
 
 @flow(name="watch", persist_result=False)
 def watch() -> State[Any]:
     """Send the alerts that are due. The state is named Alert while there is one, and says what is wrong."""
     # settings
-    repository = Repository.here()
+    repository = Repository.here(get_run_logger().warning)
     settings = load_settings(repository.root)
     limits = settings.alerts
-    stage = settings.promotion.stage
     now = datetime.now(UTC)
 
     # the present state of origin
-    registry = Registry(repository, settings.promotion.artifact)
-    for message in registry.fetch_if_possible():
-        get_run_logger().warning(message)
+    registry = Registry(repository)
+    registry.fetch_if_possible()
 
     # the alerts
     with get_client(sync_client=True) as client:
         alerts = {
             "runs-silent": runs_silent(client, limits.runs_silent_hours, now),
-            "production-without-copy": production_without_copy(registry, stage, now),
+            "production-without-copy": production_without_copy(registry, now),
         }
     messages = []
     for name, alert in alerts.items():
@@ -107,7 +105,7 @@ def watch() -> State[Any]:
         )
 
     name = "Alert" if messages else "Completed"
-    for remark in (why_no_gate(repository.root, registry.tags(), stage), registry.tags().hold(stage)):
-        if remark:
-            messages.append(remark)
+    hold = registry.on_hold()
+    if hold:
+        messages.append(hold)
     return Completed(name=name, message=visible("; ".join(messages)) or "Nothing is wrong.")

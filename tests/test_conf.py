@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dvc.utils.hydra import compose_and_dump
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import tuneline.params.hydra_plugins.defaults  # noqa: F401 - gives Hydra the defaults, as DVC does (.dvc/config)
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
 from tests.conftest import ROOT
 from tests.project import Project
 from tuneline.core.yaml_files import read_yaml
@@ -59,8 +58,9 @@ def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
     code = tmp_path / "tuneline/params/train.py"
     code.write_text(code.read_text().replace("warmup_ratio: Fraction = 0.1", "warmup_ratio: Fraction = 0.75"))
     project.set_params({"train.warmup_ratio": 0.5})
-    programs = Programs(tmp_path, "task")
-    Pipeline(programs, print).compose(["task=tickets", "seed=7"])
+    compose_and_dump(
+        tmp_path / "params.yaml", str(tmp_path / "conf"), None, "config", "", ["task=tickets", "seed=7"]
+    )
     values = read_yaml(tmp_path / "params.yaml")
     assert (values["train"]["warmup_ratio"], values["seed"]) == (0.75, 7)
     parse_params(values)

@@ -113,21 +113,21 @@ def test_every_module_that_uses_subprocess_is_in_the_table():
 
 def test_scan_finds_each_way_to_name_a_process():
     source = """
-from flows.runs import compose
+from tuneline.runtime import processes
 
-by_module = [sys.executable, "-P", "-m", "tuneline.results.latency", model]
+by_module = [sys.executable, "-P", "-m", "tuneline.predict.batch", model]
 by_function = start([executable, "-m", "flows.server.worker"], env)
 by_folder = run(root, "git", "status")
-by_script = [sys.executable, compose.__file__]
+by_script = [sys.executable, processes.__file__]
 by_name = ["dvc", *arguments]
 by_command = ["tuneline", "predict", rows]
 no_command = ["tuneline", *tags]
 """
     assert set(started_by(source, "flows/example.py")) == {
-        "tuneline.results.latency",
+        "tuneline.predict.batch",
         "flows.server.worker",
         "git",
-        "flows/runs/compose.py",
+        "tuneline/runtime/processes.py",
         "dvc",
         "tuneline",
     }

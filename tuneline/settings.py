@@ -24,8 +24,6 @@ FilePath = Annotated[Path, Field(strict=False)]
 """A path. Not strict, because YAML has texts and no paths."""
 Ref = Annotated[str, Field(pattern=r"^[^-\s][^\s]*$")]
 """A git ref, which git cannot take for an option."""
-ArtifactName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*[a-z0-9]$")]
-"""Name of an artifact or stage of the model registry, in the form that gto accepts."""
 
 
 class StagePolicy(Section):
@@ -34,15 +32,10 @@ class StagePolicy(Section):
     A stage whose parameters or data are wrong (exit code 78) is never tried again.
     """
 
-    retries: Count = 0
-    """Attempts after a failure. Of use only where a second attempt can succeed: a network can come back."""
+    retries: Count = 1
+    """Attempts after a failure: a network can come back, and a training resumes from its checkpoint."""
     retry_delay_seconds: list[Duration] = []
     """Seconds before each retry. The last one repeats."""
-    retries_after_signal: Count = 2
-    """Attempts after the system killed the stage: memory ran out, or a driver failed.
-
-    They do not count as ``retries``. A training resumes from its checkpoint.
-    """
     timeout_minutes: PositiveFloat = 60
     """Minutes after which an attempt is ended."""
 
@@ -79,15 +72,6 @@ class Training(Section):
 class PromotionPolicy(Section):
     """Conditions under which a model replaces the one in production (docs/promotion.md)."""
 
-    artifact: ArtifactName = "onnx"
-    """What is registered: an artifact of ``dvc.yaml``."""
-    stage: ArtifactName = "production"
-    """Stage of the model registry that a promotion assigns."""
-    metric: str | None = None
-    """A metric with an interval in ``tuneline/metrics/table.py``.
-
-    ``null``: accuracy; macro_f1 for several labels, pearson for a regression.
-    """
     error_rate: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
     """Largest probability of promoting, in a year, any model that is no better."""
     candidates_per_year: Positive = 365
@@ -103,15 +87,11 @@ class PromotionPolicy(Section):
     Negative: a model that is worse by less than this is promoted as well.
     """
     guards: dict[str, Rate] = {}
-    """What must not lose more than a margin: ``{"customer: acme": 0.02, "label": 0.05, "behaviour": 0.0}``.
+    """What must not lose more than a margin: ``{"customer: acme": 0.02, "label": 0.05}``.
 
     ``COLUMN: VALUE`` is one group of rows, ``COLUMN`` every value of a column of the data; ``label`` is the
-    class. ``behaviour: TEST`` is the pass rate of a behaviour test, ``behaviour`` every one.
+    class.
     """
-    max_megabytes: PositiveFloat = 1000
-    """Largest size of ``model.onnx`` with its external data."""
-    max_latency_ms: PositiveFloat = 250
-    """Largest latency of one row at a time on one core, at the 95th percentile."""
 
 
 class DriftLimits(Section):

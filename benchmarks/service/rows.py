@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.predict.batch import input_to_score
 from tuneline.predict.columns import InputColumns
-from tuneline.predict.scored import input_to_score
 from tuneline.predict.streaming import good_rows
 from tuneline.readers.rows import LEAVE_OUT, BadRows
 from tuneline.readers.tables import open_table

@@ -9,30 +9,29 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from flows.promotion.production import fetch_model
-from flows.promotion.registry import Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import ProgramError
 from tuneline.analysis.text import same_text_keys
 from tuneline.comparison.paired import PairedComparison
 from tuneline.core.tables import SplitReader, read_table
 from tuneline.core.yaml_files import read_yaml
-from tuneline.evaluation.records import Behaviour
 from tuneline.evaluation.slices import RowSlice, label_slices
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.params.data import DataParams
 from tuneline.params.loading import load_params
-from tuneline.paths import PARAMS, PREDICTIONS, RAW, REPORTS, SOURCE, VALIDATION_PREDICTIONS
+from tuneline.paths import PARAMS, PREDICTIONS, RAW, SOURCE, VALIDATION_PREDICTIONS
 from tuneline.predictions.files import read_predictions
 from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.labelled import LabelledColumns, labelled_rows
 from tuneline.readers.rows import LEAVE_OUT, BadRows
 from tuneline.readers.tables import open_table
 from tuneline.repository.dvc import read_lock
-from tuneline.repository.git import ArtifactError, lock_at
+from tuneline.repository.git import lock_at
+from tuneline.repository.promoted_models import ModelRepository
 from tuneline.repository.registry import Version
-from tuneline.runtime.errors import DataError
+from tuneline.repository.worktrees import fetched_files
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task, unnamed_task
 from tuneline.tasks.columns import encoded_predictions
 
@@ -40,8 +39,6 @@ VALIDATION = "validation"
 """Name of the split that chooses epochs, thresholds and temperatures."""
 LABEL = "label"
 """Name by which ``promotion.guards`` means the class of a row."""
-BEHAVIOUR = "behaviour"
-"""Name by which ``promotion.guards`` means behaviour tests: all, or ``behaviour: TEST``."""
 FALSE_STOP = 0.05
 """Probability that a candidate which loses no slice is stopped by one of them."""
 MOST_NAMED = 3
@@ -107,7 +104,7 @@ def reported_split(root: Path) -> str:
 
 
 def paired_predictions(
-    pipeline: Pipeline, registry: Registry, production: Version | None, path: Path = PREDICTIONS
+    pipeline: Pipeline, root: Path, production: Version | None, path: Path = PREDICTIONS
 ) -> PairedPredictions:
     """Return the predictions of both models for the rows of the candidate's reported split, or of validation.
 
@@ -117,17 +114,17 @@ def paired_predictions(
 
     Args:
         pipeline: The candidate's.
-        registry: Registry of the artifact.
+        root: The repository.
         production: The version in production; ``None`` if there is none.
         path: The file that the candidate's run has written.
 
     Raises:
         DataError: The candidate's predictions are missing.
     """
-    root = pipeline.programs.cwd
-    if not (root / path).exists():
-        raise DataError(f"{root / path} is missing: the promotion gate compares predictions.")
-    candidate = read_predictions(root / path)
+    checkout = pipeline.programs.cwd
+    if not (checkout / path).exists():
+        raise DataError(f"{checkout / path} is missing: the promotion gate compares predictions.")
+    candidate = read_predictions(checkout / path)
     predictions = PairedPredictions(
         candidate.labels, candidate.values, None, candidate.task, clusters=candidate.clusters
     )
@@ -135,82 +132,68 @@ def paired_predictions(
         return predictions
 
     try:
-        theirs = lock_at(registry.repository.root, production.commit)
-        ours = read_lock(root)
+        theirs = lock_at(root, production.commit)
+        ours = read_lock(checkout)
         is_same = theirs.out(str(path)) is not None and theirs.out(str(RAW)) == ours.out(str(RAW))
         if path == PREDICTIONS:
             is_same = is_same and theirs.reported_rows() == ours.reported_rows()
         if is_same:
-            target = root / ".dvc" / "tmp" / f"{production.name}-run-{path.name}"
-            message = f"Fetching {path.name} of {production.name}"
-            pipeline.get(registry.repository, str(path), production.commit, target, message)
-            values = read_predictions(target).translated(candidate.task).values
+            file = fetched_files(root, production.commit, str(path))[""]
+            values = read_predictions(file).translated(candidate.task).values
         else:
-            split = reported_split(root) if path == PREDICTIONS else VALIDATION
-            values = _predicted(pipeline, registry, production, split, candidate.task)
+            split = reported_split(checkout) if path == PREDICTIONS else VALIDATION
+            values = _predicted(pipeline, root, production, split, candidate.task)
     except ProgramError as error:
         return replace(predictions, incomparable=f"{production.name}: {error.reason}")
-    except (ArtifactError, DataError) as error:
+    except StageError as error:
         return replace(predictions, incomparable=f"{production.name}: {error}")
     return replace(predictions, production=values)
 
 
-def validation_predictions(
-    pipeline: Pipeline, registry: Registry, production: Version
-) -> PairedPredictions | None:
+def validation_predictions(pipeline: Pipeline, root: Path, production: Version) -> PairedPredictions | None:
     """Return the predictions of both models for the candidate's validation rows.
 
     Returns:
         ``None`` if they are the reported split, or the candidate's run has not predicted them.
     """
-    root = pipeline.programs.cwd
-    if reported_split(root) == VALIDATION or not (root / VALIDATION_PREDICTIONS).exists():
+    checkout = pipeline.programs.cwd
+    if reported_split(checkout) == VALIDATION or not (checkout / VALIDATION_PREDICTIONS).exists():
         return None
-    return paired_predictions(pipeline, registry, production, VALIDATION_PREDICTIONS)
+    return paired_predictions(pipeline, root, production, VALIDATION_PREDICTIONS)
 
 
-def _predicted(
-    pipeline: Pipeline, registry: Registry, production: Version, split: str, task: Task
-) -> NDArray[Any]:
+def _predicted(pipeline: Pipeline, root: Path, production: Version, split: str, task: Task) -> NDArray[Any]:
     """Let production's model predict a raw split of the candidate."""
-    root = pipeline.programs.cwd
-    model = fetch_model(registry, production, pipeline)
+    checkout = pipeline.programs.cwd
+    column = task.prediction_column
     parts = []
-    for rows in SplitReader.open(root / RAW, split, made_by="download").paths:
-        target = root / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
-        command = ["tuneline", "predict", str(rows)]
-        command += ["--model", str(model.folder), "--output", str(target), "--plain"]
-        message = f"Predicting {rows.name} with {production.name}"
-        pipeline.programs.run(command, message, pipeline.on_line)
-        column = task.prediction_column
-        parts.append(encoded_predictions(task, read_table(target, [column])[column]))
+    with ModelRepository(str(root)).files(production) as model:
+        for rows in SplitReader.open(checkout / RAW, split, made_by="download").paths:
+            target = checkout / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
+            command = ["tuneline", "predict", str(rows)]
+            command += ["--model", str(model), "--output", str(target), "--plain"]
+            message = f"Predicting {rows.name} with {production.name}"
+            pipeline.programs.run(command, message, pipeline.on_line)
+            parts.append(encoded_predictions(task, read_table(target, [column])[column]))
     return np.concatenate(parts)
 
 
 def check_guards(
-    pipeline: Pipeline,
-    registry: Registry,
-    predictions: PairedPredictions,
-    production: Version,
-    margins: Mapping[str, float],
+    checkout: Path, predictions: PairedPredictions, margins: Mapping[str, float]
 ) -> list[PromotionCriterion]:
-    """Compare two models on what ``promotion.guards`` names: slices of the rows, and behaviour tests.
+    """Compare two models on the slices of the rows that ``promotion.guards`` names.
 
     A slice stops a candidate that loses more than its margin and more than chance explains. A slice without
-    rows, and a behaviour test that is missing, stop it as well.
+    rows stops it as well.
 
     Raises:
         DataError: The data have no such column.
     """
-    of_tests = {key: margin for key, margin in margins.items() if key.partition(":")[0] == BEHAVIOUR}
-    root = pipeline.programs.cwd
-    slices = {key: list(_slices(root, predictions, key)) for key in margins if key not in of_tests}
+    slices = {key: list(_slices(checkout, predictions, key)) for key in margins}
     level = FALSE_STOP / max(sum(map(len, slices.values())), 1)
     criteria = []
     for key, row_slices in slices.items():
         criteria.append(_slice_criterion(predictions, key, row_slices, margins[key], level))
-    if of_tests:
-        criteria += _behaviour_criteria(pipeline, registry, production, of_tests)
     return criteria
 
 
@@ -309,7 +292,7 @@ def column_of_rows(root: Path, split: str, column: str) -> NDArray[Any]:
     if not values:
         raise DataError(
             f"The data have no column {column!r}, which promotion.guards in conf/flows.yaml names.",
-            f"Name a column of the files of data.path, {LABEL} or {BEHAVIOUR}.",
+            f"Name a column of the files of data.path, or {LABEL}.",
         )
 
     # the rows of the split, in their order
@@ -341,43 +324,3 @@ def _column_of_file(path: Path, data: DataParams, column: str) -> Iterator[tuple
             for key, value in zip(keys.tolist(), values.to_pylist(), strict=True):
                 if value:
                     yield key, value
-
-
-def _behaviour_criteria(
-    pipeline: Pipeline, registry: Registry, production: Version, margins: Mapping[str, float]
-) -> list[PromotionCriterion]:
-    """Compare the pass rates of behaviour tests; one that production was not tested with cannot get worse."""
-    path = REPORTS / "behaviour.json"
-    ours = _pass_rates(pipeline.programs.cwd / path)
-    target = pipeline.programs.cwd / ".dvc" / "tmp" / f"{production.name}-behaviour.json"
-    try:
-        message = f"Fetching the behaviour tests of {production.name}"
-        pipeline.get(registry.repository, str(path), production.commit, target, message)
-    except (ProgramError, DataError) as error:
-        pipeline.on_line(f"The behaviour tests of {production.name} are not known: {error}")
-    theirs = _pass_rates(target)
-
-    criteria = []
-    for key, margin in margins.items():
-        named = key.partition(":")[2].strip()
-        limit = f"at most {margin:g} below production"
-        for test in [named] if named else sorted(ours.keys() & theirs.keys()):
-            rate = ours.get(test)
-            before = theirs.get(test)
-            if rate is None:
-                value = "unknown"
-            elif before is None:
-                value = f"{rate:.4f}; production was not tested"
-            else:
-                value = f"{rate:.4f} - {before:.4f} = {rate - before:+.4f}"
-            met = rate is not None and (before is None or before - rate <= margin)
-            criteria.append(PromotionCriterion(f"behaviour test {test!r}", value, limit, met))
-    return criteria
-
-
-def _pass_rates(path: Path) -> dict[str, float]:
-    """Return the pass rate of each behaviour test in a report; none without a report."""
-    report = Behaviour.read_if_exists(path)
-    if report is None:
-        return {}
-    return {test.name: test.pass_rate for test in report.tests if test.pass_rate is not None}

@@ -6,13 +6,11 @@ if the candidate is also better on the validation rows.
 
 import hashlib
 import math
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from prefect import get_run_logger, task
@@ -29,19 +27,16 @@ from flows.promotion.evidence import (
 )
 from flows.promotion.registry import Registry
 from flows.runs.pipeline import UNCACHED, Pipeline
-from flows.runs.processes import ProgramError
 from tuneline.comparison.paired import McNemar
 from tuneline.core.tables import SplitReader
 from tuneline.core.yaml_files import read_yaml
 from tuneline.gating.error_budget import ErrorBudget, GateEntry, Votes
 from tuneline.linear.estimators import constant_prediction
-from tuneline.metrics.judging import task_metrics
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
-from tuneline.paths import CHECKS, PARAMS, RAW, TOKENIZED
-from tuneline.reports.checks import Checks
+from tuneline.paths import ONNX, PARAMS, RAW
 from tuneline.repository.dvc import read_lock
-from tuneline.repository.git import artifact_path
+from tuneline.repository.promoted_models import ARTIFACT
 from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Task
@@ -121,7 +116,7 @@ class PromotionDecision:
 
 def decide_promotion(
     predictions: PairedPredictions,
-    measured: Sequence[PromotionCriterion],
+    guards: Sequence[PromotionCriterion],
     policy: PromotionPolicy,
     production: Version | None = None,
     deciding: str | None = None,
@@ -130,16 +125,12 @@ def decide_promotion(
 ) -> PromotionDecision:
     """Compare the candidate with the model in production, or with the majority baseline if there is none.
 
-    ``measured`` are the criteria of the candidate alone, from ``measure_criteria``. ``deciding`` is
-    ``train.metric`` of the project. ``budget`` is what is left of the year's error probability; ``None``: no
-    candidate was judged on these rows yet. The first model uses up nothing: it is tested once.
-
-    Raises:
-        ValueError: The policy names a metric that cannot decide this task: accuracy for a regression, for
-            example.
+    ``guards`` are the criteria from ``check_guards``. ``deciding`` is ``train.metric`` of the project.
+    ``budget`` is what is left of the year's error probability; ``None``: no candidate was judged on these
+    rows yet. The first model uses up nothing: it is tested once.
     """
     task = predictions.task
-    metric = promotion_metric(policy.metric, task, deciding)
+    metric = project_metric(task.kind, deciding).name
     has_test = _has_test(task, metric)
 
     # comparison
@@ -171,14 +162,16 @@ def decide_promotion(
     rows = "rows of the reported split"
     if predictions.independent < len(predictions.labels):
         rows = f"independent {rows}"
-    criteria.append(_bounded(rows, predictions.independent, policy.min_rows, at_least=True))
+    number = predictions.independent
+    limit = f">= {policy.min_rows:,}"
+    criteria.append(PromotionCriterion(rows, f"{number:,}", limit, met=number >= policy.min_rows))
     criteria.append(_gain(gain, metric, predictions, policy, confidence))
     test = compared.test if has_test else None
     if test is not None:
         criteria.append(_significance(test, policy, budget))
     if budget is not None:
         criteria.append(_budget_left(budget))
-    criteria += measured
+    criteria += guards
     return PromotionDecision(tuple(criteria), metric, gain, test, production)
 
 
@@ -203,7 +196,7 @@ def validation_p_value(
     """
     if validation is None or validation.production is None or len(validation.labels) == 0:
         return None
-    metric = promotion_metric(policy.metric, validation.task, deciding)
+    metric = project_metric(validation.task.kind, deciding).name
     compared = validation.compared(validation.production, METRIC_TABLE[metric], CONFIDENCE, GATE_RESAMPLES)
     test = compared.test
     if test is not None and policy.min_gain >= 0 and _has_test(validation.task, metric):
@@ -219,26 +212,6 @@ def validation_p_value(
     if standard_error == 0:  # models that differ in no row
         return 0.0 if above > 0 else 1.0
     return NormalDist().cdf(-above / standard_error)
-
-
-def promotion_metric(name: str | None, task: Task, deciding: str | None = None) -> str:
-    """Return the metric that decides a promotion: the policy's, else the one that decides in the project.
-
-    Raises:
-        ValueError: The task has no such metric, or a difference of it has no interval.
-    """
-    if name is None:
-        return project_metric(task.kind, deciding).name
-    suitable = []
-    for metric in task_metrics(task):
-        if metric.can_decide:
-            suitable.append(metric.name)
-    if name not in suitable:
-        raise ValueError(
-            f"promotion.metric in conf/flows.yaml: {name!r} cannot decide a {task.kind}; choose one of"
-            f" {', '.join(suitable)}"
-        )
-    return name
 
 
 def _gain(
@@ -296,56 +269,6 @@ def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
         f" used up {budget.spent:.2g} of {budget.total:g}"
     )
     return PromotionCriterion("error budget", value, "some of it left", met=budget.level > 0)
-
-
-def _bounded(name: str, value: float | None, limit: float, *, at_least: bool = False) -> PromotionCriterion:
-    """Require a value of at most ``limit``, or ``at_least`` it; an unknown value (``None``) does not pass."""
-    # An unknown value, or one that is not a number (NaN), meets neither condition.
-    if at_least:
-        required = f">= {limit:g}"
-        met = value is not None and value >= limit
-    else:
-        required = f"<= {limit:g}"
-        met = value is not None and value <= limit
-    shown = "unknown" if value is None else f"{value:.4g}"
-    return PromotionCriterion(name, shown, required, met)
-
-
-def measure_criteria(pipeline: Pipeline, artifact: str, policy: PromotionPolicy) -> list[PromotionCriterion]:
-    """Return the criteria of the candidate alone. One whose value cannot be had is not met.
-
-    Stage ``compare`` has published the model only if it predicts what the trained one does.
-
-    Raises:
-        ArtifactError: ``dvc.yaml`` lists no such artifact.
-    """
-    root = pipeline.programs.cwd
-    model = Path(artifact_path(root, artifact)) / "model.onnx"
-    checks = Checks.read_if_exists(root / CHECKS / "checks.json")
-    passed = "unknown"
-    if checks is not None:
-        passed = "passed" if checks.passed else "failed"
-
-    # with external weights
-    files = list((root / model.parent).glob(f"{model.name}*"))
-    megabytes = sum(file.stat().st_size for file in files) / 2**20 if files else None
-    return [
-        PromotionCriterion("data checks", passed, "passed", met=passed == "passed"),
-        _bounded("size of model.onnx in MB", megabytes, policy.max_megabytes),
-        _bounded("latency of one row in ms", _latency(pipeline, model), policy.max_latency_ms),
-    ]
-
-
-def _latency(pipeline: Pipeline, model: Path) -> float | None:
-    """Return the 95th percentile of the latency of one row, in ms; ``None`` if it cannot be measured."""
-    split = reported_split(pipeline.programs.cwd)
-    command = [sys.executable, "-P", "-m", "tuneline.results.latency", str(model), str(TOKENIZED), split]
-    try:
-        printed = pipeline.programs.run(command, "Measuring the latency of model.onnx", lambda _line: None)
-    except ProgramError as error:
-        pipeline.on_line(str(error))
-        return None
-    return float(printed[-1])
 
 
 def train_metric(root: Path) -> str | None:
@@ -413,93 +336,59 @@ def gate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> Pro
 
 def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPolicy) -> PromotionDecision:
     """Decide about the candidate in the pipeline's checkout, with what the history of the gate has left."""
-    root = pipeline.programs.cwd
+    checkout = pipeline.programs.cwd
+    root = registry.repository.root
 
     # what both models predict, and what is left of the year's error probability on these rows
-    production = registry.in_stage(policy.stage)
-    predictions = paired_predictions(pipeline, registry, production)
-    is_compared = production is not None and predictions.production is not None
+    production = registry.production()
+    predictions = paired_predictions(pipeline, root, production)
     # from the folder of the flows, as the policy: a candidate cannot change its own gate
-    deciding = train_metric(registry.repository.root)
+    deciding = train_metric(root)
     budget = None
-    if production is not None and is_compared:
-        validation = validation_predictions(pipeline, registry, production)
+    guards: list[PromotionCriterion] = []
+    if production is not None and predictions.production is not None:
+        validation = validation_predictions(pipeline, root, production)
         if validation is not None and validation.incomparable:
             pipeline.on_line(f"The validation rows are not compared: {validation.incomparable}")
         validation_p = validation_p_value(validation, policy, deciding)
-        rows_hash = reported_rows_hash(root, reported_split(root))
-        history = registry.decisions()
-        budget = ErrorBudget.of_split(history, rows_hash, time.time(), policy, validation_p)
-        model = read_lock(root).out(artifact_path(root, registry.artifact))
+        rows_hash = reported_rows_hash(checkout, reported_split(checkout))
+        budget = ErrorBudget.of_split(registry.decisions(), rows_hash, time.time(), policy, validation_p)
+        model = read_lock(checkout).out(ONNX.as_posix())
         budget = budget.of_pair(model or "", production.name)
-
-    # decision by the metrics
-    measured = measure_criteria(pipeline, registry.artifact, policy)
-    if production is not None and is_compared:
-        measured += check_guards(pipeline, registry, predictions, production, policy.guards)
-    decision = decide_promotion(predictions, measured, policy, production, deciding, budget=budget)
+        guards = check_guards(checkout, predictions, policy.guards)
+    decision = decide_promotion(predictions, guards, policy, production, deciding, budget=budget)
 
     # A hold is a criterion of its own: the log says what would have been promoted without it.
-    hold = registry.tags().hold(policy.stage)
+    hold = registry.on_hold()
     if hold:
         criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
         decision = replace(decision, criteria=(criterion, *decision.criteria))
     if budget is not None:
-        decision = replace(decision, entry=_entry(decision, predictions, budget, root))
+        decision = replace(decision, entry=_entry(decision, predictions, budget, checkout))
     return decision
 
 
-def report(registry: Registry, decision: PromotionDecision, promoted: Version | None, commit: str) -> None:
-    """Write the artifacts of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
-    artifact = registry.artifact
+def report(decision: PromotionDecision, promoted: Version | None, commit: str) -> None:
+    """Write the artifact of Prefect, and emit ``tuneline.model.promoted`` or ``tuneline.model.rejected``."""
     word = "promoted" if promoted else "rejected"
-    markdown = as_markdown(decision, promoted, commit)
-    create_markdown_artifact(markdown, key="promotion", description=f"{artifact}: {word}")
+    title = "Not promoted"
+    if promoted:
+        title = f"{promoted.name} is in production"
+    markdown = f"# {title}\n\nCandidate: `{commit[:12]}`\n\n{decision}"
+    create_markdown_artifact(markdown, key="promotion", description=f"{ARTIFACT}: {word}")
     emit_event(
         event=f"tuneline.model.{word}",
         resource={
-            "prefect.resource.id": f"tuneline.model.{artifact}",
-            "prefect.resource.name": artifact,
+            "prefect.resource.id": f"tuneline.model.{ARTIFACT}",
+            "prefect.resource.name": ARTIFACT,
             "tuneline.commit": commit,
         },
-        payload=as_payload(decision, promoted, commit),
+        payload={
+            "commit": commit,
+            "version": promoted.name if promoted else None,
+            "before": decision.production.name if decision.production else None,
+            "reason": decision.reason,
+            "metric": decision.metric,
+            "difference": decision.gain.value,
+        },
     )
-
-
-def as_markdown(decision: PromotionDecision, promoted: Version | None, commit: str) -> str:
-    """Return the decision with a table of the criteria, for Prefect's UI."""
-    title = "# Not promoted"
-    if promoted:
-        title = f"# {promoted.name} is in production"
-    if decision.production:
-        baseline = f"{decision.production.name} (`{decision.production.commit[:12]}`)"
-    else:
-        baseline = "none; the baseline is the most frequent label"
-
-    # table of the criteria
-    lines = [title, "", f"Candidate: `{commit[:12]}`  ", f"In production before: {baseline}", ""]
-    lines += ["| | criterion | value | required |", "|---|---|---|---|"]
-    for criterion in decision.criteria:
-        sign = "✅" if criterion.met else "❌"
-        value = criterion.value.replace("|", "\\|")
-        required = criterion.limit.replace("|", "\\|")
-        lines.append(f"| {sign} | {criterion.name} | {value} | {required} |")
-    return "\n".join(lines)
-
-
-def as_payload(decision: PromotionDecision, promoted: Version | None, commit: str) -> dict[str, Any]:
-    """Return the decision as the JSON payload of an event."""
-    gain = decision.gain
-    return {
-        "commit": commit,
-        "version": promoted.name if promoted else None,
-        "before": decision.production.name if decision.production else None,
-        "reason": decision.reason,
-        "metric": decision.metric,
-        "candidate": gain.first,
-        "production": gain.second,
-        "difference": gain.value,
-        "interval": [gain.low, gain.high],
-        "mcnemar_p": decision.test.p if decision.test else None,
-        "criteria": [asdict(criterion) for criterion in decision.criteria],
-    }

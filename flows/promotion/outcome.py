@@ -21,8 +21,9 @@ from flows.runs.commits import CONDITIONS_TRAILER, Run, RunResult, commit_run, e
 from flows.runs.pipeline import UNCACHED, Pipeline, push_artifacts
 from flows.runs.processes import ProgramError
 from flows.runs.repository import Repository
+from tuneline.paths import ONNX
 from tuneline.repository.dvc import read_lock
-from tuneline.repository.git import GitError, artifact_path
+from tuneline.repository.git import GitError
 from tuneline.repository.registry import Version, decision_in
 from tuneline.settings import Settings
 
@@ -70,9 +71,8 @@ class EndedRun:
     @property
     def conditions(self) -> str:
         """Hash of what a decision depends on besides the result."""
-        policy = self.settings.promotion
-        production = self.registry.in_stage(policy.stage)
-        text = f"{policy.model_dump_json()} {production.commit if production else None}"
+        production = self.registry.production()
+        text = f"{self.settings.promotion.model_dump_json()} {production.commit if production else None}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -141,7 +141,7 @@ def _same_results(ended: EndedRun) -> list[str]:
     refs = "refs/remotes/origin/runs" if ended.to_origin else "refs/heads/runs"
     lines = git("for-each-ref", "--format=%(tree) %(objectname)", refs).splitlines()
     commits = [line.split()[1] for line in lines if line.startswith(tree)]
-    start = ended.checkout.spec.commit
+    start = ended.checkout.commit
     if git("rev-parse", f"{start}^{{tree}}") == tree:
         commits.append(start)
     return commits
@@ -151,7 +151,7 @@ def _is_decided(ended: EndedRun, commit: str) -> bool:
     """Return True if a decision about a commit holds for a run that ends now."""
     if not ended.promote or ended.registry.tags().version_of(commit) is not None:
         return True
-    production = ended.registry.in_stage(ended.settings.promotion.stage)
+    production = ended.registry.production()
     message = ended.repository.git("log", "-1", "--format=%B", commit)
     decision = decision_in(message)
     if f"{CONDITIONS_TRAILER}: " not in message:
@@ -162,7 +162,7 @@ def _is_decided(ended: EndedRun, commit: str) -> bool:
     if f"{CONDITIONS_TRAILER}: {ended.conditions}" not in message:
         return False
     if decision == "withheld":
-        return ended.registry.tags().hold(ended.settings.promotion.stage) is not None
+        return ended.registry.on_hold() is not None
     return decision != "promoted"  # without a tag, the promotion failed
 
 
@@ -195,7 +195,7 @@ def _decided_before(ended: EndedRun) -> str | None:
     The next run must not undo a rollback, or what a person took back, by promoting the same model again.
     """
     root = ended.checkout.path
-    model = read_lock(root).out(artifact_path(root, ended.registry.artifact))
+    model = read_lock(root).out(ONNX.as_posix())
     commits = {tag.commit for tag in ended.registry.tags().tags}
     if not model or not commits:
         return None
@@ -224,12 +224,9 @@ def promote(ended: EndedRun, decision: PromotionDecision, result: RunResult) -> 
     registry = ended.registry
     version = None
     if decision.promoted:
-        stage = ended.settings.promotion.stage
-        version = registry.promote(
-            result.commit, stage, str(decision), refs=result.refs, push=ended.to_origin
-        )
-        get_run_logger().info("%s %s is in %s", registry.artifact, version.name, stage)
+        version = registry.promote(result.commit, str(decision), refs=result.refs, push=ended.to_origin)
+        get_run_logger().info("%s is in production", version.name)
     elif ended.to_origin:
         registry.publish(result.refs)
-    report(registry, decision, version, result.commit)
+    report(decision, version, result.commit)
     return version

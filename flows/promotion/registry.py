@@ -1,4 +1,4 @@
-"""The registry of one artifact in a clone and in ``origin``: stages, promotions, the history of the gate.
+"""The registry of the models in a clone and in ``origin``: promotions, holds, the history of the gate.
 
 ``tuneline/repository/registry.py`` describes the tags; ``gto show`` and ``gto history`` print the same.
 ``origin`` decides what counts: a promotion is first pushed, all refs or none, and only then are its tags made
@@ -6,59 +6,60 @@ here. A kill between the two leaves a promotion that ``origin`` has, and the nex
 """
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 
 from flows.runs.commits import contains
 from flows.runs.repository import Repository, UnreachableError
 from tuneline.gating.error_budget import GateEntry, as_message, history_ref, parse_messages, read_gate_history
-from tuneline.repository.git import GitError
+from tuneline.paths import CHECKS, REFERENCE_PROFILE
+from tuneline.repository.git import GitError, lock_at
+from tuneline.repository.promoted_models import ARTIFACT, PRODUCTION_STAGE
 from tuneline.repository.registry import HOLD, TAG_FORMAT, RegistryTags, Version
+from tuneline.repository.worktrees import fetched_files
 from tuneline.runtime.locks import BusyError, locked
 
 PATIENCE = 30.0
 """Seconds to wait for ``origin`` where what this clone knows will do: the next run asks again."""
 
 
+PROFILE = CHECKS / "profile.json"
+"""The profile that ``validate`` writes."""
+
+
 class RegistryError(Exception):
-    """The registry does not have the requested version."""
+    """A version cannot be put into production."""
 
 
 class ConflictError(Exception):
     """Another machine changed the registry of ``origin`` in the meantime; nothing was promoted."""
 
 
+HISTORY = history_ref(ARTIFACT)
+"""Ref with the history of the gate."""
+
+
 @dataclass(frozen=True)
 class Registry:
-    """The versions of one artifact, by its name under ``artifacts:`` in ``dvc.yaml``."""
+    """The versions of the model, which is the artifact ``onnx`` of ``dvc.yaml``."""
 
     repository: Repository
-    artifact: str
 
     def tags(self) -> RegistryTags:
         """Return the tags of this clone."""
-        patterns = [f"refs/tags/{self.artifact}@*", f"refs/tags/{self.artifact}#*"]
+        patterns = [f"refs/tags/{ARTIFACT}@*", f"refs/tags/{ARTIFACT}#*"]
         printed = self.repository.git("for-each-ref", f"--format={TAG_FORMAT}", *patterns)
-        return RegistryTags.parse(printed).get(self.artifact) or RegistryTags(self.artifact, ())
+        return RegistryTags.parse(printed).get(ARTIFACT) or RegistryTags(ARTIFACT, ())
 
-    def in_stage(self, stage: str) -> Version | None:
-        """Return the version that is in a stage now."""
-        return self.tags().in_stage(stage)
+    def production(self) -> Version | None:
+        """Return the version that is in production now."""
+        return self.tags().in_stage(PRODUCTION_STAGE)
 
-    def version(self, name: str) -> Version:
-        """Return a registered version by its name; a ``RegistryError`` if there is none."""
-        versions = {version.name: version for version in self.tags().versions}
-        if name not in versions:
-            names = ", ".join(versions) or "none"
-            raise RegistryError(f"{self.artifact} has no version {name!r}; it has {names}.")
-        return versions[name]
-
-    def before(self, present: Version, stage: str) -> Version:
-        """Return the version that was in a stage before the present one; rolled back versions are skipped."""
-        order = self.tags().succession(stage)
-        if len(order) < 2 or order[-1] != present:
-            raise RegistryError(f"No version was in {stage} before {present.name}. Name one: --to VERSION.")
-        return order[-2]
+    def on_hold(self) -> str | None:
+        """Say since when and why promotions are on hold, for people; ``None`` if they are not."""
+        return self.tags().hold(PRODUCTION_STAGE)
 
     @contextlib.contextmanager
     def locked(self, wait: float) -> Iterator[None]:
@@ -71,49 +72,43 @@ class Registry:
         with locked(self.repository.state / "promotion.lock", wait):
             yield
 
-    def fetch(self) -> None:
+    def fetch(self, patience: float | None = None) -> None:
         """Bring tags, decisions and branches of runs of ``origin`` to this clone. Under the lock.
 
-        Where both have a tag of one name, that of ``origin`` counts.
+        Where both have a tag of one name, that of ``origin`` counts. ``patience``: see ``transfer``.
 
         Raises:
             GitError: ``origin`` cannot be reached.
         """
         if not self.repository.has_remote():
             return
-        refspecs = [f"+refs/tags/{self.artifact}{sign}*:refs/tags/{self.artifact}{sign}*" for sign in "@#"]
-        refspecs.append("+refs/heads/runs/*:refs/remotes/origin/runs/*")
-        refspecs.append("+refs/tuneline/gate/*:refs/tuneline/origin-gate/*")
-        self.repository.transfer("fetch", "--quiet", "--no-tags", "origin", *refspecs)
+        refspecs = [
+            f"+refs/tags/{ARTIFACT}@*:refs/tags/{ARTIFACT}@*",
+            f"+refs/tags/{ARTIFACT}#*:refs/tags/{ARTIFACT}#*",
+            "+refs/heads/runs/*:refs/remotes/origin/runs/*",
+            "+refs/tuneline/gate/*:refs/tuneline/origin-gate/*",
+        ]
+        self.repository.transfer("fetch", "--quiet", "--no-tags", "origin", *refspecs, patience=patience)
         self._merge_decisions()
 
-    def fetch_if_possible(self) -> list[str]:
+    def fetch_if_possible(self) -> None:
         """Fetch promotions and rollbacks of other machines.
 
-        If ``origin`` does not answer, return a message about it at once, and keep what this clone knows.
+        If ``origin`` does not answer, log that at once, and keep what this clone knows.
         """
         try:
-            impatient = Registry(replace(self.repository, patience=PATIENCE), self.artifact)
             with self.locked(wait=0):
-                impatient.fetch()
+                self.fetch(PATIENCE)
         except (BusyError, GitError) as error:
-            return [f"Promotions and rollbacks of other machines are unknown: {error}"]
-        return []
+            self.repository.log(f"Promotions and rollbacks of other machines are unknown: {error}")
 
     def promote(
-        self,
-        commit: str,
-        stage: str,
-        message: str,
-        *,
-        refs: Sequence[str] = (),
-        push: bool = False,
-        hold: bool = False,
+        self, commit: str, message: str, *, refs: Sequence[str] = (), push: bool = False, hold: bool = False
     ) -> Version:
-        """Register a commit, unless it is registered, and assign it to a stage.
+        """Register a commit, unless it is registered, and put it into production.
 
         Under the lock. The version takes the place of the present one. ``refs`` are pushed with the tags.
-        ``hold`` stops promotions to the stage in the same step, until ``release``.
+        ``hold`` stops promotions in the same step, until ``release``.
 
         Raises:
             RegistryError: The version of the commit was taken back (``onnx@v0.1.0!``); nothing was changed.
@@ -131,42 +126,45 @@ class Registry:
         names = []
         if version is None:
             version = Version(tags.next_version(), commit)
-            names.append(f"{self.artifact}@{version.name}")
-        names.append(f"{self.artifact}#{stage}#{number}")
+            names.append(f"{ARTIFACT}@{version.name}")
+        names.append(f"{ARTIFACT}#{PRODUCTION_STAGE}#{number}")
         if hold:
-            names.append(f"{self.artifact}#{stage}{HOLD}#{number + 1}")
+            names.append(f"{ARTIFACT}#{PRODUCTION_STAGE}{HOLD}#{number + 1}")
         self._tag(dict.fromkeys(names, commit), message, refs, push=push)
         return version
 
-    def hold(self, stage: str, reason: str, *, push: bool) -> None:
-        """Stop promotions to a stage. Under the lock; raises what ``promote`` does.
+    def hold(self, reason: str, *, push: bool) -> None:
+        """Stop promotions. Under the lock; raises what ``promote`` does.
 
         The present version is assigned once more: a promotion of another machine that is in progress becomes
         a conflict.
         """
-        present = self.in_stage(stage)
+        present = self.production()
         if present is not None:
-            self.promote(present.commit, stage, reason, push=push, hold=True)
+            self.promote(present.commit, reason, push=push, hold=True)
             return
-        name = f"{self.artifact}#{stage}{HOLD}#{self.tags().next_number()}"
+        name = f"{ARTIFACT}#{PRODUCTION_STAGE}{HOLD}#{self.tags().next_number()}"
         self._tag({name: self.repository.resolve("HEAD")}, reason, (), push=push)
 
-    def release(self, stage: str, reason: str, *, push: bool) -> None:
-        """Allow promotions to a stage again. Under the lock; raises what ``promote`` does."""
+    def release(self, reason: str, *, push: bool) -> None:
+        """Allow promotions again. Under the lock; raises what ``promote`` does."""
         tags = self.tags()
         commits = {}
-        for number, tag in enumerate(tags.holds(stage), start=tags.next_number()):
-            commits[f"{self.artifact}#{stage}{HOLD}!#{number}"] = tag.commit
+        for number, tag in enumerate(tags.holds(PRODUCTION_STAGE), start=tags.next_number()):
+            commits[f"{ARTIFACT}#{PRODUCTION_STAGE}{HOLD}!#{number}"] = tag.commit
         self._tag(commits, reason, (), push=push)
 
     def _tag(self, commits: Mapping[str, str], message: str, refs: Sequence[str], *, push: bool) -> None:
         """Make tags with these names on commits, in ``origin`` first with ``push``."""
         after = max((tag.date for tag in self.tags().tags), default=0)
-        new = {name: self._make_tag(name, commit, message, after) for name, commit in commits.items()}
+        new = {}
+        lines = ""
+        for name, commit in commits.items():
+            new[name] = self._make_tag(name, commit, message, after)
+            lines += f"update refs/tags/{name} {new[name]}\n"
         if push:
             self.publish(refs, new)
-        lines = [f"update refs/tags/{name} {tag_object}\n" for name, tag_object in new.items()]
-        self.repository.git("update-ref", "--stdin", text="".join(lines))
+        self.repository.git("update-ref", "--stdin", text=lines)
 
     def _make_tag(self, name: str, commit: str, message: str, after: int) -> str:
         """Make a tag object, which no ref names yet, and return its hash.
@@ -187,10 +185,12 @@ class Registry:
             GitError: ``origin`` refused, or cannot be reached.
         """
         new = new or {}
-        pushed = [*refs, *(f"{tag_object}:refs/tags/{name}" for name, tag_object in new.items())]
+        pushed = list(refs)
+        for name, tag_object in new.items():
+            pushed.append(f"{tag_object}:refs/tags/{name}")
         before = (self.tags(), self._last_decision)
         if before[1]:
-            pushed.append(history_ref(self.artifact))
+            pushed.append(HISTORY)
         if not pushed:  # git would push what its settings say
             return
         try:
@@ -209,7 +209,7 @@ class Registry:
 
     def decisions(self) -> list[GateEntry]:
         """Return the decisions of the gate, the latest last."""
-        return read_gate_history(self.repository.root, self.artifact)
+        return read_gate_history(self.repository.root, ARTIFACT)
 
     def remember(self, entry: GateEntry) -> None:
         """Add a decision to the history."""
@@ -218,13 +218,12 @@ class Registry:
     @property
     def _last_decision(self) -> str | None:
         """Commit of the latest decision; ``None`` without a history."""
-        ref = history_ref(self.artifact)
-        return self.repository.git("for-each-ref", "--format=%(objectname)", ref) or None
+        return self.repository.git("for-each-ref", "--format=%(objectname)", HISTORY) or None
 
     def _merge_decisions(self) -> None:
         """Take over the decisions of ``origin``; what it lacks comes after them."""
         git = self.repository.git
-        theirs = git("for-each-ref", "--format=%(objectname)", f"refs/tuneline/origin-gate/{self.artifact}")
+        theirs = git("for-each-ref", "--format=%(objectname)", f"refs/tuneline/origin-gate/{ARTIFACT}")
         ours = self._last_decision
         if not theirs or (ours and contains(self.repository, ours, theirs)):
             return
@@ -242,4 +241,38 @@ class Registry:
             parents = ["-p", parent] if parent else []
             parent = git("commit-tree", git("mktree", text=""), *parents, text=as_message(entry))
         if parent:
-            git("update-ref", history_ref(self.artifact), parent)
+            git("update-ref", HISTORY, parent)
+
+
+def fetch_profile(root: Path, version: Version) -> Path | None:
+    """Return where DVC's cache has the profile of a version's data; ``None`` if it has none.
+
+    Raises:
+        DataError: The profile is neither in the cache nor in the DVC remote.
+    """
+    if lock_at(root, version.commit).out(str(CHECKS)) is None:
+        return None
+    return fetched_files(root, version.commit, str(PROFILE))[""]
+
+
+def fetch_reference(checkout: Path, registry: Registry) -> Version | None:
+    """Write ``data/reference/profile.json``, which stage ``validate`` reads, if the checkout has that folder.
+
+    A run commits it with its result: ``validate`` remains a function of files that the commit names.
+
+    Returns:
+        The version whose profile was written; ``None`` if no model is in production yet, or its commit has no
+        profile.
+
+    Raises:
+        DataError: The profile is neither in the cache nor in the DVC remote.
+    """
+    target = checkout / REFERENCE_PROFILE
+    version = registry.production()
+    if version is None or not target.parent.is_dir():
+        return None
+    profile = fetch_profile(registry.repository.root, version)
+    if profile is None:
+        return None
+    shutil.copyfile(profile, target)
+    return version

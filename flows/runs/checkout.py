@@ -1,44 +1,28 @@
 """A checkout for every run, so that no run sees a person's working tree or another run.
 
-A checkout is an isolated tree under ``.dvc/tmp/flows/``. It is removed after success and kept for inspection
-after a failure; old ones are pruned. The flow's process holds its lock as long as the run is alive; the
-operating system releases it however the process ends. A checkout whose lock is free belongs to an abandoned
-run: one that failed, was cancelled or was killed.
+A checkout is a git worktree under ``.dvc/tmp/flows/``. It is removed after success and kept for inspection
+after a failure; old ones are pruned. Beside it are two files. Its record has the commit of the run; it is
+written last and removed first, so what a kill has left half made has no record, and is made again. Its lock
+is held by the flow's process as long as the run is alive; the operating system releases it however the
+process ends. A checkout whose lock is free belongs to an abandoned run: one that failed, was cancelled or was
+killed.
 
 Nobody watches a scheduled run, so it waits for its earlier attempt. Checkpoints are in the repository's own
 folder (``tuneline/paths.py``), so a run resumes the training of another one.
 """
 
 import contextlib
+import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from flows.runs.repository import Repository
-from tuneline.repository.worktrees import IsolatedTree
+from tuneline.repository.worktrees import add_worktree, remove_worktree, repair_worktree
+from tuneline.runtime.atomic_files import write_json
 from tuneline.runtime.locks import BusyError, locked
 from tuneline.settings import load_settings
 
-
-@dataclass(frozen=True)
-class RunSpec:
-    """What a run computes.
-
-    Attributes:
-        ref: The ref that was requested.
-        commit: The commit that the ref named when the run first started.
-        overrides: Parameters as after ``-S``.
-    """
-
-    ref: str
-    commit: str
-    overrides: tuple[str, ...] = ()
-
-
-SPEC = TypeAdapter(RunSpec)
-"""Reads a spec from the JSON of its fields."""
 ATTEMPT_WAIT = 60.0
 """Seconds to wait for an earlier attempt of the same run.
 
@@ -56,21 +40,22 @@ class Checkout:
     """An isolated working tree.
 
     Attributes:
+        ref: The ref that was requested.
+        commit: The commit that the ref named when the run first started.
         lock: File descriptor of the run's lock; the run is alive while a process holds it.
         resumed: True if an earlier attempt of the same run created it.
     """
 
     path: Path
     name: str
-    spec: RunSpec
+    ref: str
+    commit: str
     lock: int
-    resumed: bool = False
+    resumed: bool
 
 
 @contextlib.contextmanager
-def isolated(
-    repository: Repository, name: str, ref: str, overrides: tuple[str, ...] = ()
-) -> Iterator[Checkout]:
+def isolated(repository: Repository, name: str, ref: str) -> Iterator[Checkout]:
     """Yield the checkout of a run: the one that an earlier attempt left, else a new one.
 
     Every attempt of a run has the same name.
@@ -81,50 +66,32 @@ def isolated(
     """
     repository.state.mkdir(parents=True, exist_ok=True)
     checkouts_lock = repository.state / "checkouts.lock"
-    tree = _tree(repository, name)
+    path = repository.state / name
+    record = repository.state / f"{name}.json"
 
-    with locked(tree.lock, wait=ATTEMPT_WAIT) as lock:
+    with locked(repository.state / f"{name}.lock", wait=ATTEMPT_WAIT) as lock:
         with locked(checkouts_lock, wait=CHECKOUTS_WAIT):
-            spec = _spec(tree)
-            if spec is not None:
-                tree.repair()
-                checkout = Checkout(tree.path, name, spec, lock, resumed=True)
+            resumed = record.exists() and path.is_dir()
+            if resumed:
+                spec = json.loads(record.read_bytes())
+                repair_worktree(path)
             else:
-                tree.remove()
-                spec = RunSpec(ref, repository.resolve(ref), overrides)
-                checkout = _create(repository, name, spec, lock)
+                remove_worktree(repository.root, path)
+                spec = {"ref": ref, "commit": repository.resolve(ref)}
+                add_worktree(repository.root, path, spec["commit"])
+                write_json(record, spec)
             for abandoned_name in superfluous(repository, load_settings(repository.root).retention.checkouts):
                 remove_checkout(repository, abandoned_name)
 
         try:
-            yield checkout
+            yield Checkout(path, name, spec["ref"], spec["commit"], lock, resumed)
         except BaseException:
             # Pruning goes by the folder's time, which changes only with its direct entries.
-            checkout.path.touch()
+            path.touch()
             raise
 
         with locked(checkouts_lock, wait=CHECKOUTS_WAIT):
             remove_checkout(repository, name)
-
-
-def _tree(repository: Repository, name: str) -> IsolatedTree:
-    return IsolatedTree(repository.root, repository.state / name)
-
-
-def _spec(tree: IsolatedTree) -> RunSpec | None:
-    """Return what a tree is for; ``None`` if it is incomplete, or its record cannot be read."""
-    try:
-        return SPEC.validate_json(tree.record.read_bytes()) if tree.is_complete else None
-    except ValidationError:
-        return None
-
-
-def _create(repository: Repository, name: str, spec: RunSpec, lock: int) -> Checkout:
-    tree = _tree(repository, name)
-    with tree.created(spec.commit, asdict(spec)):
-        pass
-
-    return Checkout(tree.path, name, spec, lock)
 
 
 def superfluous(repository: Repository, kept: int) -> list[str]:
@@ -136,26 +103,26 @@ def superfluous(repository: Repository, kept: int) -> list[str]:
 def active(repository: Repository) -> list[str]:
     """List the runs that have a checkout and are alive. Under the lock."""
     ended = abandoned(repository)
-    return [name for name in _checkouts(repository) if name not in ended]
+    return [path.name for path in _checkouts(repository) if path.name not in ended]
 
 
 def remove_checkout(repository: Repository, name: str) -> None:
     """Remove a run's record, checkout, complete or not, and lock file. Under the lock."""
-    tree = _tree(repository, name)
-    tree.remove()
-    tree.lock.unlink(missing_ok=True)
+    (repository.state / f"{name}.json").unlink(missing_ok=True)
+    remove_worktree(repository.root, repository.state / name)
+    (repository.state / f"{name}.lock").unlink(missing_ok=True)
 
 
-def _checkouts(repository: Repository) -> list[str]:
-    """List the runs that have a checkout, complete or not."""
-    return [path.parent.name for path in repository.state.glob("*/.git")]
+def _checkouts(repository: Repository) -> list[Path]:
+    """List the folders of the runs that have a checkout, complete or not."""
+    return [path.parent for path in repository.state.glob("*/.git")]
 
 
 def abandoned(repository: Repository) -> list[str]:
     """List the abandoned runs, the latest last; incomplete checkouts, whose time tells nothing, are first."""
     checkouts = []
-    for name in _checkouts(repository):
-        tree = _tree(repository, name)
-        with contextlib.suppress(BusyError, FileNotFoundError), locked(tree.lock, wait=0):
-            checkouts.append((tree.record.exists(), tree.path.stat().st_mtime, name))
+    for path in _checkouts(repository):
+        with contextlib.suppress(BusyError), locked(path.with_name(f"{path.name}.lock"), wait=0):
+            is_complete = path.with_name(f"{path.name}.json").exists()
+            checkouts.append((is_complete, path.stat().st_mtime, path.name))
     return [name for *_, name in sorted(checkouts)]

@@ -5,7 +5,6 @@ branch moves forward in ``origin``, and in this clone with the working tree of w
 out.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,7 +19,6 @@ from tuneline.repository.programs import run_dvc
 
 RUN_TRAILER = "Prefect-Run"
 CONDITIONS_TRAILER = "Gate-Conditions"
-HEADLINE = tuple(metric.name for metric in METRIC_TABLE.values() if metric.resampled)
 
 
 @dataclass(frozen=True)
@@ -59,24 +57,21 @@ def commit_run(
     """
     # Nothing has changed: the commit that was run has the result.
     path = checkout.path
-    spec = checkout.spec
     head = repository.git("rev-parse", "HEAD", cwd=path)
     changed = repository.git("status", "--porcelain", cwd=path)
-    if head == spec.commit and not changed:
-        return RunResult(spec.commit, None)
+    if head == checkout.commit and not changed:
+        return RunResult(checkout.commit, None)
 
     # The commit: a new one, or in place of the commit of an earlier attempt.
-    origin = f"The pipeline of {spec.commit[:12]} ({spec.ref})"
-    if spec.overrides:
-        origin += f", with {' '.join(spec.overrides)}"
-    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n{origin}.\n\n{message}\n"
+    text = f"Run {run.name}: {metrics_summary(checkout)}\n\n"
+    text += f"The pipeline of {checkout.commit[:12]} ({checkout.ref}).\n\n{message}\n"
     if conditions:
         text += f"\n{CONDITIONS_TRAILER}: {conditions}"
     text += f"\n{RUN_TRAILER}: {run.id}"
     if changed or repository.git("log", "-1", "--format=%B", cwd=path) != text:
         repository.git("add", "--all", cwd=path)
         command = ["-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-"]
-        if head != spec.commit:
+        if head != checkout.commit:
             command.append("--amend")
         repository.git(*command, cwd=path, text=text)
 
@@ -104,20 +99,14 @@ def earlier_result(repository: Repository, run_id: str) -> RunResult | None:
 
 def metrics_summary(checkout: Checkout) -> str:
     """Return the headline metrics in one line."""
-    metrics = read_metrics(checkout.path, "evaluate")
-    parts = []
-    for name in HEADLINE:
-        if name in metrics:
-            parts.append(f"{name} {metrics[name]:.4g}")
-    return ", ".join(parts) or "no metrics"
-
-
-def read_metrics(root: Path, stage: str) -> Mapping[str, float]:
-    """Read ``metrics/STAGE.json``; empty if the pipeline has none."""
-    metrics = Metrics.read_if_exists(root / METRICS / f"{stage}.json")
+    metrics = Metrics.read_if_exists(checkout.path / METRICS / "evaluate.json")
     if metrics is None:
-        return {}
-    return metrics.values
+        return "no metrics"
+    parts = []
+    for metric in METRIC_TABLE.values():
+        if metric.resampled and metric.name in metrics.values:
+            parts.append(f"{metric.name} {metrics.values[metric.name]:.4g}")
+    return ", ".join(parts) or "no metrics"
 
 
 class NotFastForwardError(Exception):
@@ -143,15 +132,12 @@ def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool
     if not (push and repository.has_remote()):
         _move_here(repository, branch, commit)
         return
-    _move_in_origin(repository, branch, commit)
-    follow_origin(repository, branch, commit)
-
-
-def follow_origin(repository: Repository, branch: str, commit: str) -> None:
-    """Move a branch of this clone forward to the commit of origin's branch.
-
-    Where that cannot be done, the log says so.
-    """
+    try:
+        repository.transfer("push", "origin", f"{commit}:refs/heads/{branch}")
+    except GitError as error:
+        if "[rejected]" not in str(error):
+            raise
+        raise NotFastForwardError(f"{branch} of origin has other commits.") from None
     try:
         _move_here(repository, branch, commit)
     except (GitError, NotFastForwardError) as error:
@@ -167,46 +153,22 @@ def contains(repository: Repository, ref: str, commit: str) -> bool:
     return True
 
 
-def fetch_branch(repository: Repository, branch: str) -> str:
-    """Fetch a branch of ``origin`` and return its commit.
-
-    Raises:
-        UnreachableError: ``origin`` cannot be reached.
-        GitError: ``origin`` has no such branch.
-    """
-    here = f"refs/remotes/origin/{branch}"
-    repository.transfer("fetch", "--no-tags", "origin", f"+refs/heads/{branch}:{here}")
-    return repository.git("rev-parse", here)
-
-
-def _move_in_origin(repository: Repository, branch: str, commit: str) -> None:
-    try:
-        repository.transfer("push", "origin", f"{commit}:refs/heads/{branch}")
-    except GitError as error:
-        if "[rejected]" not in str(error):
-            raise
-        if not contains(repository, fetch_branch(repository, branch), commit):
-            raise NotFastForwardError(
-                f"{branch} of origin has other commits than those before {commit[:12]}."
-            ) from None
-
-
 def _move_here(repository: Repository, branch: str, commit: str) -> None:
     ref = f"refs/heads/{branch}"
-    before = repository.git("for-each-ref", "--format=%(objectname)", ref)
+    fields = repository.git("for-each-ref", "--format=%(objectname)%00%(worktreepath)", ref)
+    before, _, folder = fields.partition("\0")
     if before and contains(repository, before, commit):
         return
     if before and not contains(repository, commit, before):
         raise NotFastForwardError(f"{branch} has other commits than those before {commit[:12]}.")
+    if not folder:
+        repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)
+        return
 
     # A working tree that has the branch checked out moves with it, and its data follow.
-    for folder in (tree.path for tree in repository.worktrees() if tree.branch == branch):
-        repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=folder)
-        names = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc")
-        reason = None
-        if names:
-            reason = run_dvc(folder, "checkout", "--quiet", "--allow-missing", *names.splitlines())
+    repository.git("merge", "--ff-only", "--no-autostash", "--quiet", commit, cwd=Path(folder))
+    names = repository.git("diff", "--name-only", "--diff-filter=d", before, commit, "--", "*.dvc")
+    if names:
+        reason = run_dvc(Path(folder), "checkout", "--quiet", "--allow-missing", *names.splitlines())
         if reason:
             repository.log(f"{folder} has the new {names}, but not their data: {reason}")
-        return
-    repository.git("update-ref", "-m", "fast-forward", ref, commit, before or "0" * 40)

@@ -24,16 +24,13 @@ MAX_LENGTH = 2000
 class OutputLines:
     """Splits a stream of bytes into lines and passes each on when it is complete.
 
-    A progress bar rewrites its line with carriage returns. The last state of each line is kept, and a line
-    that is being rewritten is passed on at most every ``bar_every`` seconds: hours of training appear in the
-    log without flooding it. ``last`` has the last lines, for an error message.
+    A progress bar rewrites its line with carriage returns: its last state is kept. ``last`` has the last
+    lines, for an error message.
     """
 
-    def __init__(self, on_line: Callable[[str], None], keep: int = 20, bar_every: float = 30.0) -> None:
+    def __init__(self, on_line: Callable[[str], None], keep: int = 20) -> None:
         self.last: deque[str] = deque(maxlen=keep)
         self._on_line = on_line
-        self._bar_every = bar_every
-        self._bar_due = time.monotonic() + bar_every
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
@@ -42,15 +39,7 @@ class OutputLines:
         for line in complete:
             self._emit(line)
 
-        # A bar: its last complete state, and what has come of the next one.
-        bar, separator, rest = self._rest.rpartition(b"\r")
-        if separator and time.monotonic() >= self._bar_due:
-            self._emit(self._rest if rest else bar)
-            self._rest = b""
-        elif separator:
-            self._rest = bar.rpartition(b"\r")[2] + separator + rest  # one state is enough to remember
-
-        if len(self._rest) > 8 * MAX_LENGTH:  # a line that may never end
+        if len(self._rest) > 8 * MAX_LENGTH:  # a line that may never end, or a bar
             self._emit(self._rest)
             self._rest = b""
 
@@ -67,7 +56,6 @@ class OutputLines:
         text = visible(redacted(states[-1].rstrip()))
         if len(text) > MAX_LENGTH:
             text = text[:MAX_LENGTH] + " [...]"
-        self._bar_due = time.monotonic() + self._bar_every
         self.last.append(text)
         self._on_line(text)
 
@@ -134,12 +122,7 @@ class Programs:
         self.env |= env or {}
 
     def run(
-        self,
-        command: Sequence[str],
-        what: str,
-        on_line: Callable[[str], None],
-        keep: int = 20,
-        env: Mapping[str, str] | None = None,
+        self, command: Sequence[str], what: str, on_line: Callable[[str], None], keep: int = 20
     ) -> tuple[str, ...]:
         """Run a program to its end, and return the last lines that it printed.
 
@@ -148,7 +131,6 @@ class Programs:
             what: The activity, for the error message.
             on_line: Function that gets each line when it is complete.
             keep: Number of lines that are returned.
-            env: A whole environment, in place of ``self.env``.
 
         Raises:
             ProgramError: Its exit code is not 0.
@@ -159,7 +141,6 @@ class Programs:
         program = list(command)
         if is_dvc:
             program = [sys.executable, "-P", "-m", *command]
-        environment = self.env if env is None else env
 
         # run, and read what is printed until all processes have ended
         output, printed = os.pipe()
@@ -169,7 +150,7 @@ class Programs:
             running(
                 program,
                 cwd=self.cwd,
-                env=environment,
+                env=self.env,
                 output=writer,
                 drained=output,
                 locks=self._locks,
@@ -226,32 +207,19 @@ def _exit_code(supervisor: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def stage_environment() -> dict[str, str]:
-    """Return the environment of stages: without Prefect's variables, which include the key to its server.
-
-    ``PYTHONPATH`` is not in it either: Prefect sets it to the folder of the flows, in which ``import train``
-    would find a flow.
-    """
-    environment = program_environment()
-    return {name: value for name, value in environment.items() if not name.startswith("PREFECT_")}
-
-
 SECRETS_OF_THE_WORKER = frozenset({"GIT_TOKEN", "GIT_USERNAME", "TUNELINE_ORIGIN", "TUNELINE_DVC_REMOTE"})
-"""Variables that only the worker, git and DVC need: an address may contain a password."""
-# Hydra resolves ${oc.env:NAME} from the environment into params.yaml, which is committed.
-_WITHOUT_SECRETS = re.compile(
-    r"PATH|HOME|LANG|LANGUAGE|LC_\w+|TMPDIR|TZ|VIRTUAL_ENV|LD_LIBRARY_PATH|PYTHON\w+|TUNELINE_RUN|DVC_SITE_CACHE_DIR|DVC_NO_ANALYTICS|DO_NOT_TRACK"
-)
+"""Variables that only the worker and git need: an address may contain a password."""
 
 
-def for_stages(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a stage: without the credentials for git.
+def stage_environment() -> dict[str, str]:
+    """Return the environment of stages, and of the DVC that runs them.
 
-    The credentials for data and models (HF_TOKEN, AWS_...) stay.
+    It lacks Prefect's variables, which include the key to its server, and the credentials for git; the
+    credentials for data and models (HF_TOKEN, AWS_...) stay. ``PYTHONPATH`` is not in it either: Prefect sets
+    it to the folder of the flows, in which ``import train`` would find a flow.
     """
-    return {name: value for name, value in env.items() if name not in SECRETS_OF_THE_WORKER}
-
-
-def for_composition(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the composition of ``params.yaml``: variables that contain no secret."""
-    return {name: value for name, value in env.items() if _WITHOUT_SECRETS.fullmatch(name)}
+    environment = {}
+    for name, value in program_environment().items():
+        if not name.startswith("PREFECT_") and name not in SECRETS_OF_THE_WORKER:
+            environment[name] = value
+    return environment

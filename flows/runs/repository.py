@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from tuneline.repository.git import GitError, run_git
 from tuneline.runtime.terminal import say
@@ -30,27 +29,16 @@ class UnreachableError(GitError):
     """A git remote could not be reached, in any of several attempts."""
 
 
-class Worktree(NamedTuple):
-    """A working tree: its folder, its commit, and its branch, which is empty if none is checked out."""
-
-    path: Path
-    head: str
-    branch: str
-
-
 @dataclass(frozen=True)
 class Repository:
     """A clone, which a person may be working in: no method changes its working tree.
 
     Attributes:
         log: Function that gets messages about what a run can do without.
-        patience: Seconds after which a remote counts as away, without another attempt. ``None``: it is tried
-            again after ``RETRY_AFTER``.
     """
 
     root: Path
     log: Callable[[str], None] = field(default=_say_error, compare=False)
-    patience: float | None = None
 
     @classmethod
     def here(cls, log: Callable[[str], None] = _say_error) -> "Repository":
@@ -69,19 +57,22 @@ class Repository:
         """Run git in ``cwd``, by default in the clone, and return its output; as ``run_git`` does."""
         return run_git(cwd or self.root, *arguments, text=text, timeout=timeout)
 
-    def transfer(self, *arguments: str) -> str:
+    def transfer(self, *arguments: str, patience: float | None = None) -> str:
         """Run a git command that talks to a remote: fetch, push.
 
-        While the remote cannot be reached, the command is repeated after ``RETRY_AFTER``.
+        While the remote cannot be reached, the command is repeated after ``RETRY_AFTER``. With ``patience``,
+        there is one attempt, of so many seconds.
 
         Raises:
             UnreachableError: The remote could not be reached in any attempt.
             GitError: The remote refused.
         """
-        delays = list(RETRY_AFTER) if self.patience is None else []
+        delays = list(RETRY_AFTER)
+        if patience is not None:
+            delays = []
         while True:
             try:
-                return self.git(*_STALLED, *arguments, timeout=self.patience)
+                return self.git(*_STALLED, *arguments, timeout=patience)
             except GitError as error:
                 if _REFUSED.search(str(error)):
                     raise
@@ -105,18 +96,6 @@ class Repository:
             raise GitError(
                 f"{ref!r} names no commit in {self.root}. Give a branch, a tag or a commit (`git branch -a`)."
             ) from None
-
-    def worktrees(self) -> list[Worktree]:
-        """List the working trees."""
-        entries = []
-        for entry in self.git("worktree", "list", "--porcelain").split("\n\n"):
-            values = {}
-            for line in entry.splitlines():
-                key, _, value = line.partition(" ")
-                values[key] = value
-            branch = values.get("branch", "").removeprefix("refs/heads/")
-            entries.append(Worktree(Path(values["worktree"]), values.get("HEAD", ""), branch))
-        return entries
 
     def has_remote(self) -> bool:
         """Return True if the repository has a git remote ``origin``."""

@@ -1,10 +1,11 @@
 """Create work pool, deployments and automations on the server of ``PREFECT_API_URL``.
 
 ``python -m flows.server.deploy``, on any machine, and again after every change of ``prefect.yaml`` or
-``conf/notifications.yaml``, or of the address for messages. What a person paused stays paused.
+``conf/notifications.yaml``, or of the address for messages. Work pools and deployments that a person paused
+stay paused.
 """
 
-import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -28,22 +29,13 @@ POOL = "tuneline"
 ROOT = Path(__file__).parents[2]
 DEPLOYMENTS = ROOT / "prefect.yaml"
 NOTIFICATIONS = ROOT / "conf/notifications.yaml"
-TRAIN_ENTRYPOINT = "flows/train.py:train"
 PEOPLE = "people"
 """Name of the block of Prefect with the address for messages, of whatever type."""
 
 
 def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m flows.server.deploy", description=__doc__)
-    parser.add_argument(
-        "--train-queue",
-        metavar="NAME",
-        help="work queue of the train deployments: only workers that serve it train",
-    )
-    options = parser.parse_args()
-
-    api = get_current_settings().api  # from the environment or a profile of Prefect
+    """Deploy to the server of the environment, or of a profile of Prefect."""
+    api = get_current_settings().api
     if api.url is None:  # Prefect would start a temporary server
         sys.exit(
             "On which server? Set PREFECT_API_URL and PREFECT_API_AUTH_STRING as `make schedule` prints them."
@@ -51,7 +43,7 @@ def main() -> None:
     env = {**os.environ, "PREFECT_API_URL": api.url}
     if api.auth_string:
         env["PREFECT_API_AUTH_STRING"] = api.auth_string.get_secret_value()
-    deploy(env, options.train_queue)
+    deploy(env)
 
 
 def client_of(env: Mapping[str, str]) -> SyncPrefectClient:
@@ -59,10 +51,8 @@ def client_of(env: Mapping[str, str]) -> SyncPrefectClient:
     return SyncPrefectClient(env["PREFECT_API_URL"], auth_string=env.get("PREFECT_API_AUTH_STRING"))
 
 
-def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
+def deploy(env: Mapping[str, str]) -> None:
     """Create or update work pool, deployments and automations on the server in ``env``.
-
-    The work queue (created if it is missing) replaces the one of the deployments of flow ``train``.
 
     Raises:
         SystemExit: A Prefect command failed; the message is Prefect's.
@@ -74,9 +64,9 @@ def deploy(env: Mapping[str, str], train_queue: str | None = None) -> None:
         if any(pool.name == POOL and pool.is_paused for pool in client.read_work_pools()):
             create_pool.append("--paused")
         for deployment in content["deployments"]:
-            _keep_paused(deployment, client)
-            if deployment["entrypoint"] == TRAIN_ENTRYPOINT and train_queue is not None:
-                deployment["work_pool"] = {**deployment["work_pool"], "work_queue_name": train_queue}
+            name = f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}"
+            with contextlib.suppress(ObjectNotFound):
+                deployment["paused"] = client.read_deployment_by_name(name).paused
 
     with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
         file = Path(folder) / DEPLOYMENTS.name
@@ -94,23 +84,6 @@ def _run_prefect(arguments: list[str], env: Mapping[str, str]) -> None:
     process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(visible(process.stdout + process.stderr))
-
-
-def _keep_paused(deployment: dict[str, Any], client: SyncPrefectClient) -> None:
-    """Give a deployment the switches that it has on the server: Prefect makes them as the file has them."""
-    try:
-        name = f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}"
-        on_server = client.read_deployment_by_name(name)
-    except ObjectNotFound:
-        return
-    deployment["paused"] = on_server.paused
-    if on_server.schedules and not any(schedule.active for schedule in on_server.schedules):
-        for schedule in deployment.get("schedules", []):
-            schedule["active"] = False
-    for trigger in deployment.get("triggers", []):
-        existing = client.read_automations_by_name(trigger["name"])
-        if existing:
-            trigger["enabled"] = all(automation.enabled for automation in existing)
 
 
 def apply_automations(client: SyncPrefectClient, entries: list[dict[str, Any]]) -> None:

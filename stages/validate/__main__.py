@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TRUNCATION = "truncation_rate"
 """The check whose notes say what to do."""
-FETCH_REFERENCE = "Fetch it again (`python -m flows.promotion reference`), or remove the file."
+FETCH_REFERENCE = "Remove the file: a run of flow train writes it."
 
 DERIVED = REPORTS / "columns"
 """Beside it is the folder of what is derived from the data.

@@ -50,7 +50,7 @@ class Machine:
         with self.registry.locked(wait=10):
             if push:
                 self.registry.fetch()
-            return self.registry.promote(commit or self.commit(), "production", "It is better.", push=push)
+            return self.registry.promote(commit or self.commit(), "It is better.", push=push)
 
     def fetch(self) -> None:
         """Fetch from origin, as the flows do."""
@@ -60,7 +60,7 @@ class Machine:
     @property
     def production(self) -> str | None:
         """Commit of the version in production."""
-        version = self.registry.in_stage("production")
+        version = self.registry.production()
         return version.commit if version else None
 
     @property
@@ -88,4 +88,4 @@ def clone(folder: Path, name: str) -> Machine:
     git(folder / name, "config", "user.name", name)
     git(folder / name, "config", "user.email", f"{name}@localhost")
     add_model(folder / name)  # its cache: the commits have dvc.lock
-    return Machine(folder / name, Registry(Repository(folder / name), "onnx"))
+    return Machine(folder / name, Registry(Repository(folder / name)))

@@ -62,7 +62,7 @@ def hook(machine: Machine, name: str, script: str) -> None:
 def test_failed_push_leaves_the_registry_as_it_was(one, monkeypatch):
     before = one.promote()
     with origin_away(one), pytest.raises(GitError, match=AWAY):
-        one.registry.promote(one.commit(), "production", "It is better.", push=True)
+        one.registry.promote(one.commit(), "It is better.", push=True)
     assert one.registry.tags().versions == [before]
     assert one.production == before.commit
     assert one.promote().name == "v0.2.0", (
@@ -109,7 +109,7 @@ def test_connection_that_breaks_after_origin_accepted_is_a_promotion(one):
 def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path, monkeypatch):
     """And one that stays away leaves the registry as it was."""
     messages = []
-    machine = Machine(one.root, Registry(Repository(one.root, messages.append), "onnx"))
+    machine = Machine(one.root, Registry(Repository(one.root, messages.append)))
     with git_host(tmp_path) as host:
         git(one.root, "remote", "set-url", "origin", host.url("origin.git"))
         monkeypatch.setattr("flows.runs.repository.RETRY_AFTER", (0.1, 0.3, 1.0, 3.0))
@@ -124,7 +124,7 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path, monkey
         host.stop()
         monkeypatch.setattr("flows.runs.repository.RETRY_AFTER", (0.0,))
         with pytest.raises(UnreachableError, match=r"Connection (refused|reset)"):
-            machine.registry.promote(machine.commit(), "production", "It is better.", push=True)
+            machine.registry.promote(machine.commit(), "It is better.", push=True)
         assert machine.production == version.commit
         host.start()
         machine.fetch()
@@ -136,14 +136,14 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path, monkey
 def test_hold_reaches_other_machines_and_stops_a_promotion_that_is_in_progress(one, two):
     first = one.promote()
     two.fetch()
-    one.registry.hold("production", "We look into it.", push=True)
+    one.registry.hold("We look into it.", push=True)
     with pytest.raises(ConflictError):
-        two.registry.promote(two.commit(), "production", "It is better.", push=True)
+        two.registry.promote(two.commit(), "It is better.", push=True)
     assert "We look into it." in two.registry.tags().hold("production")
     assert two.production == one.production == first.commit
-    two.registry.hold("production", "We, too.", push=True)
+    two.registry.hold("We, too.", push=True)
     one.fetch()
-    one.registry.release("production", "It was nothing.", push=True)
+    one.registry.release("It was nothing.", push=True)
     two.fetch()
     assert one.registry.tags().hold("production") is two.registry.tags().hold("production") is None
     assert two.promote().name == "v0.2.0"
@@ -154,7 +154,7 @@ def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
     commit = two.commit()
     theirs = one.promote()
     with pytest.raises(ConflictError):
-        two.registry.promote(commit, "production", "It was better than nothing.", push=True)
+        two.registry.promote(commit, "It was better than nothing.", push=True)
     assert two.names == one.names == origin_of(one)
     assert two.production == theirs.commit, "and the next attempt compares with it"
     assert two.promote(commit).name == "v0.2.0"
@@ -164,8 +164,8 @@ def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
 def test_two_machines_that_promote_at_once_agree(one, two, root):
     script = (
         "import sys; from pathlib import Path; from flows.promotion.registry import *; from"
-        " flows.runs.repository import Repository\nregistry = Registry(Repository(Path(sys.argv[1])),"
-        " 'onnx')\ntry: print(registry.promote(sys.argv[2], 'production', 'Better.',"
+        " flows.runs.repository import Repository\nregistry = Registry(Repository(Path(sys.argv[1])))"
+        "\ntry: print(registry.promote(sys.argv[2], 'Better.',"
         " push=True).commit)\nexcept ConflictError: print('conflict')"
     )
     env = {**os.environ, "PYTHONPATH": str(root)}
@@ -192,11 +192,11 @@ def test_order_of_promotions_does_not_depend_on_clocks(one, two, seconds, monkey
         for other in (one, two):
             other.fetch()
             assert other.production == announced[-1].commit == shown_by_gto(other)
-    assert rollback(one.registry, "production", None, "It was worse.", push=True) == (
+    assert rollback(one.registry, None, "It was worse.", push=True) == (
         announced[3],
         announced[2],
     )
-    assert rollback(one.registry, "production", None, "This one, too.", push=True) == (
+    assert rollback(one.registry, None, "This one, too.", push=True) == (
         announced[2],
         announced[1],
     )

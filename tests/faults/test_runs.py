@@ -14,7 +14,6 @@ from flows.runs.repository import Repository, safe_name
 from tests.dvc_files import init_dvc
 from tests.faults.clones import git
 from tests.faults.kills import kills, some_of
-from tests.faults.truncation import damages
 
 
 @pytest.fixture
@@ -29,27 +28,12 @@ def repository(tmp_path, homes) -> Repository:
     return Repository(root)
 
 
-def abandon(repository: Repository, name: str) -> None:
-    """Leave behind what a run leaves that fails in its training."""
-    with pytest.raises(RuntimeError), isolated(repository, name, "main"):
-        raise RuntimeError
-
-
-def test_run_whose_own_record_is_damaged_starts_again(repository):
-    abandon(repository, "run")
-    record = repository.state / "run.json"
-    for _ in damages(record):
-        with pytest.raises(RuntimeError), isolated(repository, "run", "main") as checkout:
-            assert not checkout.resumed
-            raise RuntimeError
-
-
 @some_of(3)
 @pytest.mark.promise("killed-promotion")
 def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(repository, tmp_path, every):
     git(tmp_path, "clone", "--quiet", "--bare", "repo", "origin.git")
     git(repository.root, "remote", "add", "origin", str(tmp_path / "origin.git"))
-    registry, run = Registry(repository, "onnx"), Run("1", "run")
+    registry, run = Registry(repository), Run("1", "run")
 
     def attempt() -> None:
         with isolated(repository, f"run-{run.id}", "main") as checkout:
@@ -59,9 +43,7 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
                 earlier = earlier_result(repository, run.id)
                 if earlier is None or registry.tags().version_of(earlier.commit) is None:
                     result = commit_run(repository, checkout, run, f"Decided by {os.getpid()}.")
-                    registry.promote(
-                        result.commit, "production", "It is better.", refs=result.refs, push=True
-                    )
+                    registry.promote(result.commit, "It is better.", refs=result.refs, push=True)
 
     def is_step(event: str, arguments: tuple) -> bool:
         return event == "subprocess.Popen" and bool(
@@ -72,7 +54,7 @@ def test_run_killed_around_its_promotion_is_promoted_once_by_its_next_attempt(re
         attempt()
         versions = registry.tags().versions
         assert len(versions) == number
-        assert registry.in_stage("production") == versions[-1]
+        assert registry.production() == versions[-1]
         for root in (repository.root, tmp_path / "origin.git"):
             branches = git(root, "branch", "--list", "runs/*", "--format=%(objectname)").split()
             assert sorted(branches) == sorted(version.commit for version in versions)

@@ -1,8 +1,7 @@
 """Scoring: a fault of the machine or the model refuses no file, a fault of one file stops no other, each row
 is scored once.
 
-The flow as a whole is in tests/flows/test_score.py, the fetched model in
-tests/flows/promotion/test_production.py.
+The flow as a whole is in tests/flows/test_score.py.
 """
 
 import contextlib
@@ -22,19 +21,16 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from flows.inbox import Incoming, Outbox
-from flows.promotion.production import FetchedModel
-from flows.promotion.registry import Version
-from flows.runs.pipeline import Pipeline
+from flows.inbox import Incoming, Outbox, scored_record
 from flows.runs.processes import Programs
-from flows.score import Results, score_files
+from flows.score import Scorer
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills, some_of
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
-from tuneline.predict.scored import scored_record
 from tuneline.reports.checks import Profile
+from tuneline.repository.registry import Version
 from tuneline.runtime.locks import locked
 from tuneline.settings import Scoring
 
@@ -52,15 +48,9 @@ def toy_model(tmp_path_factory) -> Path:
     return root
 
 
-def deployed(root: Path) -> FetchedModel:
-    return FetchedModel(
-        Version("v0.1.0", "0" * 40), root / "models/onnx", Profile.read(root / "reports/checks/profile.json")
-    )
-
-
 @pytest.fixture
 def outbox(tmp_path) -> Outbox:
-    return Outbox(tmp_path, tmp_path / "scored", tmp_path / "archive", tmp_path / "scratch")
+    return Outbox(tmp_path / "scored", tmp_path / "archive", tmp_path / "scratch")
 
 
 @pytest.fixture
@@ -74,13 +64,18 @@ def put(tmp_path):
     return put
 
 
-def score(outbox: Outbox, root: Path, *waiting: Incoming, **settings: Any) -> Results:
+def score(outbox: Outbox, root: Path, *waiting: Incoming, **settings: Any) -> Scorer:
     """Score files as the flow does, without Prefect; ``settings`` are those of section ``scoring``."""
-    results = Results(deployed(root), outbox, Scoring(**settings))
+    profile = Profile.read(root / "reports/checks/profile.json")
     lock = outbox.folder.with_name("scoring.lock")
     with locked(lock, wait=60) as held:
         outbox.prepare()
-        return score_files.fn(Pipeline(Programs(ROOT, "test-scoring", locks=[held]), print), waiting, results)
+        programs = Programs(ROOT, "test-scoring", locks=[held])
+        version = Version("v0.1.0", "0" * 40)
+        scorer = Scorer(root / "models/onnx", version, profile, outbox, Scoring(**settings), programs, print)
+        for incoming in waiting:
+            scorer.score(incoming)
+    return scorer
 
 
 def files(outbox: Outbox) -> list[str]:
@@ -101,28 +96,28 @@ def kill_prediction(when: Callable[[], bool]) -> None:
 
 @pytest.mark.promise("killed-scoring")
 def test_killed_prediction_is_no_fault_of_the_file_and_stops_no_other(toy_model, outbox, put):
-    waiting = [put("first.csv", tickets(5)), put("large.csv", tickets(50_000)), put("last.csv", tickets(5))]
-    killer = threading.Thread(target=kill_prediction, args=[lambda: list(outbox.scratch.glob(".2.parquet*"))])
+    waiting = [put("large.csv", tickets(50_000)), put("last.csv", tickets(5))]
+    killer = threading.Thread(
+        target=kill_prediction, args=[lambda: list(outbox.scratch.glob(".predictions.parquet*"))]
+    )
     killer.start()
     results = score(outbox, toy_model, *waiting)
     killer.join()
     assert results.problems == [
         "not scored large.csv, the next run tries again: Scoring large.csv was ended by SIGKILL."
     ]
-    assert files(outbox) == [
-        "first.csv.parquet",
-        "last.csv.parquet",
-    ], "the last one was predicted by another process"
-    assert (results.files, waiting[1].path.exists()) == (2, True)
+    assert files(outbox) == ["last.csv.parquet"], "the last one was predicted by another process"
+    assert (results.files, waiting[0].path.exists()) == (1, True)
 
 
 @pytest.mark.promise("damaged-model")
 def test_damaged_model_is_no_fault_of_the_files(toy_model, outbox, put):
     waiting = [put("a.csv", tickets(5)), put("b.csv", tickets(5))]
     for damage in damages(toy_model / "models/onnx/model.onnx"):
-        (problem,) = score(outbox, toy_model, *waiting).problems
-        assert problem.startswith("2 files not scored, the next run tries again: tuneline predict: "), damage
-        assert "model.onnx is damaged" in problem
+        problems = score(outbox, toy_model, *waiting).problems
+        assert problems[0].startswith("not scored a.csv, the next run tries again: tuneline "), damage
+        assert problems[1].startswith("not scored b.csv"), damage
+        assert "model.onnx is damaged" in problems[0]
         assert files(outbox) == [], damage
 
 
@@ -167,7 +162,7 @@ from pathlib import Path
 from typing import Any
 from tests.faults.test_scoring import *
 folder = Path(sys.argv[1])
-outbox = Outbox(folder, folder / "scored", folder / "archive", Path(sys.argv[2]))
+outbox = Outbox(folder / "scored", folder / "archive", Path(sys.argv[2]))
 root, keep, *paths = Path(sys.argv[3]), *sys.argv[4:]
 results = score(outbox, root, *map(Incoming.find, map(Path, paths)), keep=[keep])
 print("RESULT", results.rows, files(outbox), " ".join("; ".join(results.problems).split()))
@@ -218,8 +213,8 @@ def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
         assert table["text"].to_pylist() == tickets(rows)
         assert set(table["model_version"].to_pylist()) == {"v0.1.0"}
         record = scored_record(result)
-        assert record.archived == f"archive/{number}-a.csv"
-        assert (outbox.root / record.archived).read_text().split("\n")[1:-1] == tickets(rows)
+        assert record.path == "a.csv"
+        assert (outbox.archive / f"{number}-a.csv").read_text().split("\n")[1:-1] == tickets(rows)
         assert not incoming.path.exists()
     assert files(outbox) == ["a.csv.3.parquet", "a.csv.4.parquet", "a.csv.parquet"]
     assert place.read_text() == "of the user"
@@ -275,8 +270,6 @@ def test_damaged_record_is_the_problem_of_its_file_only(toy_model, outbox, put):
     score(outbox, toy_model, scored, put("other.csv", tickets(2)))
     outbox.refuse(refused, "no column 'text'")
     assert outbox.refused(refused)
-    for damage in damages(outbox.error(refused)):
-        assert not outbox.refused(refused), damage
     again = put("scored.csv", tickets(2))
     for damage in damages(outbox.folder / "scored.csv.parquet"):
         assert [record.path for record in outbox.latest()] == ["other.csv"], damage

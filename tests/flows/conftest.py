@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dvc.utils.hydra import compose_and_dump
 from prefect.client.schemas.objects import FlowRun
 
-from flows.promotion.production import PROFILE
-from flows.promotion.registry import Registry
+from flows.promotion.registry import PROFILE, Registry
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
 from flows.runs.repository import Repository
@@ -21,6 +21,7 @@ from tests.conftest import made_once
 from tests.dvc_files import configure_dvc, init_dvc
 from tests.flows.prefect_server import Prefect, prefect_server
 from tests.project import GIT_IDENTITY
+from tuneline.repository.worktrees import at_commit
 
 TOY = Path(__file__).parent / "toy"
 UNLIKE = "dear people would you please be so kind and help"
@@ -37,6 +38,19 @@ def sh(*command: str, cwd: Path, **more) -> str:
     return subprocess.run(
         command, cwd=cwd, env=env, check=True, capture_output=True, text=True, **more
     ).stdout
+
+
+def compose(root: Path, *overrides: str) -> None:
+    """Write ``params.yaml`` as ``dvc exp run -S`` does."""
+    compose_and_dump(root / "params.yaml", str(root / "conf"), None, "config", str(root), list(overrides))
+
+
+def ref_with(root: Path, *overrides: str) -> str:
+    """Return a commit of main with other parameters."""
+    with at_commit(root, "main") as tree:
+        compose(tree, *overrides)
+        sh("git", "commit", "--quiet", "--all", "--message=Other parameters", cwd=tree)
+        return sh("git", "rev-parse", "HEAD", cwd=tree).strip()
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +75,7 @@ def make_toy(root: Path) -> None:
     sh("git", "commit", "--quiet", "--message=A small pipeline", cwd=root)
     programs = Programs(root, "toy")
     for overrides in ([], ["task=strong"], ["task=weak"]):
-        Pipeline(programs, print).compose(overrides)
+        compose(root, *overrides)
         programs.run(["dvc", "repro", "--quiet"], "A small pipeline", lambda _line: None)
     sh("git", "checkout", "--quiet", ".", cwd=root)
     sh("git", "clean", "--quiet", "-fdx", "--exclude=.dvc", cwd=root)
@@ -88,7 +102,9 @@ def served(tmp_path_factory, homes) -> Iterator[Prefect]:
 def run(served, toy) -> Callable[..., FlowRun]:
     """Runs flow ``train`` in this process and returns the run as the API has it."""
 
-    def run(**parameters) -> FlowRun:
+    def run(overrides: list[str] | None = None, **parameters) -> FlowRun:
+        if overrides:
+            parameters["ref"] = ref_with(toy.root, *overrides)
         state = train(**parameters, return_state=True)
         return served.run(state.state_details.flow_run_id)
 
@@ -98,7 +114,7 @@ def run(served, toy) -> Callable[..., FlowRun]:
 @pytest.fixture
 def registry(toy) -> Registry:
     """Of the model that the small pipeline makes."""
-    return Registry(toy, "onnx")
+    return Registry(toy)
 
 
 @pytest.fixture
@@ -112,7 +128,7 @@ def make(toy, pipeline) -> Callable[..., str]:
     """Run the pipeline in the repository itself with some parameters, and commits."""
 
     def make(*overrides: str) -> str:
-        pipeline.compose(overrides)
+        compose(toy.root, *overrides)
         pipeline.dvc("repro", what="The pipeline")
         sh("git", "add", "--all", cwd=toy.root)
         sh("git", "commit", "--quiet", "--allow-empty", "--message=A run", cwd=toy.root)
@@ -127,7 +143,7 @@ def promoted(toy, registry, pipeline) -> dict:
     pipeline.dvc("repro", "--quiet", what="The pipeline")
     sh("git", "add", "--all", cwd=toy.root)
     sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
-    registry.promote(toy.resolve("HEAD"), "production", "It is good.")
+    registry.promote(toy.resolve("HEAD"), "It is good.")
     profile = json.loads((toy.root / PROFILE).read_text())
     shutil.rmtree(toy.root / "reports")
     return profile

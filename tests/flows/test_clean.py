@@ -12,7 +12,7 @@ from flows.runs.checkout import isolated
 from flows.runs.commits import Run, RunResult, commit_run
 from flows.runs.pipeline import Pipeline
 from flows.runs.processes import Programs
-from tests.flows.conftest import sh
+from tests.flows.conftest import compose, sh
 from tuneline.repository.dvc import cached_folder
 from tuneline.repository.git import lock_at
 from tuneline.settings import Settings
@@ -40,7 +40,7 @@ def result(toy) -> Callable[..., RunResult]:
             patch.setenv("GIT_COMMITTER_DATE", f"{int(time.time() - days * DAY)} +0000")
             if overrides:
                 pipeline = Pipeline(Programs(checkout.path, name), print)
-                pipeline.compose(overrides)
+                compose(checkout.path, *overrides)
                 pipeline.dvc("repro", what="The small pipeline")
             (checkout.path / "result").write_text(name)
             return commit_run(toy, checkout, Run(id=name, name=name), "It ended.")
@@ -54,14 +54,12 @@ def branches(root: Path) -> set[str]:
 
 def test_old_branches_of_runs_are_removed_here_and_in_origin(toy, registry, result, tmp_path):
     old, young, promoted = result("old", 100), result("young", 10), result("promoted", 100)
-    registry.promote(promoted.commit, "production", "It is better.")
+    registry.promote(promoted.commit, "It is better.")
     toy.git("branch", "runs/of-a-person", "main")
     sh("git", "clone", "--quiet", "--bare", str(toy.root), "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     kept = {young.branch, promoted.branch, "runs/of-a-person"}
 
-    clean_branches(toy, Settings(), dry_run=True)
-    assert branches(toy.root) == kept | {old.branch}
     assert old.branch in clean_branches(toy, Settings())
     assert branches(toy.root) == kept
     assert old.branch in branches(tmp_path / "origin.git"), "nothing is pushed unless results are"
@@ -74,7 +72,7 @@ def test_old_branches_of_runs_are_removed_here_and_in_origin(toy, registry, resu
 @pytest.mark.promise("killed-clean")
 def test_cache_keeps_what_is_named_and_what_restores_a_stage(toy, registry, promoted, result):
     better = result("better", 0, "model.skill=0.95")
-    registry.promote(better.commit, "production", "It is better.")
+    registry.promote(better.commit, "It is better.")
     rejected = result("rejected", 0, "model.skill=0.3")
     toy.git("branch", "--delete", "--force", str(better.branch), str(rejected.branch))
 
@@ -82,7 +80,6 @@ def test_cache_keeps_what_is_named_and_what_restores_a_stage(toy, registry, prom
         files = cached_folder(toy.root, lock_at(toy.root, commit), MODEL)
         return bool(files) and None not in files.values()
 
-    clean_cache(toy, Settings(), dry_run=True)
     assert is_cached(rejected.commit)
     clean_cache(toy, Settings())
     assert not is_cached(rejected.commit)
@@ -90,6 +87,6 @@ def test_cache_keeps_what_is_named_and_what_restores_a_stage(toy, registry, prom
     assert is_cached("main")
     with isolated(toy, "again", "main") as checkout:
         again = Pipeline(Programs(checkout.path, "again"), print)
-        again.compose(["model.skill=0.95"])
+        compose(checkout.path, "model.skill=0.95")
         outcomes = {again.reproduce(stage) for stage in again.graph().stages}
     assert outcomes == {"restored"}, "no night trains again what a version has"

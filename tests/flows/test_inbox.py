@@ -28,4 +28,4 @@ def test_complete_data_files_are_listed_the_oldest_first_and_others_named(inbox)
     assert complete_files(inbox / "missing", 0) == []
     problems = unread(inbox)
     assert [problem.split()[0] for problem in problems] == ["folder.csv", "link.csv", "notes.txt", "pipe.csv"]
-    assert problems[1].endswith("is a link, which is not followed")
+    assert problems[1].endswith("is no file (links are not followed)")

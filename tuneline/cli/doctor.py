@@ -23,11 +23,10 @@ from tuneline.repository.git import (
     registries,
     require_own_repository,
     unversioned,
-    why_no_gate,
     why_not_in_cache,
 )
 from tuneline.repository.registry import Version
-from tuneline.repository.source_versions import other_versions
+from tuneline.repository.source_versions import set_back
 from tuneline.repository.worktrees import why_not_in_dvc_remote
 from tuneline.runtime.errors import StageError
 from tuneline.settings import load_settings
@@ -40,9 +39,11 @@ FREE_DISK_HINT = (
     " --all-branches while no run is in progress: it removes from DVC's cache what no branch or tag uses (add"
     " --all-experiments to keep experiments). Never only --workspace: that deletes the registered models."
 )
-COPY_HINT = "With a git remote `origin` and a default DVC remote: python -m flows.promotion publish"
+COPY_HINT = (
+    "With a git remote `origin` and a default DVC remote: dvc push --all-tags && git push origin --tags"
+)
 LOST_HINT = (
-    "If another machine has them, there: python -m flows.promotion publish. Else: python -m flows.promotion"
+    "If another machine has them, there: dvc push --all-tags. Else: python -m flows.promotion"
     " rollback --to VERSION"
 )
 
@@ -145,8 +146,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
     else:
         yield ok("git or DVC has all files of the data")
     # `dvc status` would take the data of another commit for changes, and `dvc repro` would lose rows
-    for version in other_versions(root):
-        refusal = version.error()
+    for refusal in set_back(root):
         yield error(refusal.problem, refusal.hint)
 
 
@@ -161,12 +161,6 @@ def check_registry(root: Path) -> Iterator[DoctorResult]:
             if not staged:
                 continue
             yield check_copies(root, artifact, stage, staged)
-            ungated = why_no_gate(root, tags, stage)
-            if ungated:
-                yield warning(
-                    ungated,
-                    f"If nobody meant it: python -m flows.promotion rollback. gto history {artifact}",
-                )
 
 
 def check_copies(root: Path, artifact: str, stage: str, version: Version) -> DoctorResult:

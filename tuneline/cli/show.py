@@ -40,6 +40,7 @@ from tuneline.repository.git import (
     registered,
     registries,
 )
+from tuneline.repository.promoted_models import ARTIFACT
 from tuneline.repository.source_versions import set_back
 from tuneline.results.verdict.facts import RunFacts, is_stale
 from tuneline.results.verdict.rules import judge_run, next_steps
@@ -162,8 +163,8 @@ def warnings_of_lock(root: Path, lock: Lock, *, compared: bool) -> list[str]:
     The metrics, the data or the ONNX models may not be what they seem to be.
     """
     messages = [outdated(root, lock)]
-    for version in set_back(root):
-        messages.append(str(version.error()))
+    for error in set_back(root):
+        messages.append(str(error))
     if compared and not (root / ONNX / EXPORT_RECORD).exists():
         messages.append(f"There is no published model in {ONNX}. {EARLIER_MODEL}")
     return [message for message in messages if message]
@@ -393,11 +394,11 @@ def describe_comparison(comparison: "RevisionComparison", revision: str) -> str:
 def gate_text(root: Path) -> str:
     """Return what candidates have used up of the gate's error budget within a year."""
     policy = load_settings(root).promotion
-    history = read_gate_history(root, policy.artifact)
+    history = read_gate_history(root, ARTIFACT)
     budget = ErrorBudget.of_split(history, "", time.time(), policy)
     promoted = sum(entry.outcome == "promoted" for entry in budget.entries)
     lines = [
-        f"{policy.artifact}: at most {policy.error_rate:.0%} of years promote a model that is no better.",
+        f"{ARTIFACT}: at most {policy.error_rate:.0%} of years promote a model that is no better.",
         f"Within a year, {len(budget.entries)} candidates have used up {budget.spent:.2g} of"
         f" {budget.total:g}; {promoted} of them are promoted. {budget.left:.2g} is left.",
     ]

@@ -3,32 +3,37 @@
 Each result is complete or absent. One that is there already, and is newer than its input and the model, is
 not made again, so that a command that was killed goes on. The workers of Ray can make them.
 
-Flow ``score`` starts this module as a process, which loads the model once for many files, and in which a
-fault of one file stops no other.
+Flow ``score`` starts this module as a process for each file: ``python -m tuneline.predict.batch FILE OUTPUT
+MODEL MAX_BAD_SHARE COLUMN...``, with the columns to copy. The exit code is ``InputError.status`` if the file
+is invalid.
 """
 
-import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tuneline.engines import EngineOptions, map_tasks
+from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
+from tuneline.params.data import FilesParams
 from tuneline.predict.columns import InputColumns
 from tuneline.predict.model_choice import ModelChoice
-from tuneline.predict.scored import BEGINS, ENDS, JobOptions, input_to_score
 from tuneline.predict.streaming import PredictedCounts, StreamOptions, predict_input
 from tuneline.predict.writing import PredictionOutput
 from tuneline.program.program_rows import BATCH_SIZE
-from tuneline.readers.formats import ENDINGS
+from tuneline.readers.formats import ENDINGS, data_input
 from tuneline.readers.rows import BadRowPolicy
 from tuneline.readers.tables import Input
 from tuneline.readers.text import not_a_file
+from tuneline.repository.dvc import by_key
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import DataError, InputError, StageError, refusing
-from tuneline.runtime.terminal import progress, say, say_exception
+from tuneline.runtime.terminal import progress, say
+from tuneline.sniffing.files import fitting_input
 
 
 def named_sources(files: Sequence[str], target: Path | None) -> list[Path | None]:
@@ -141,51 +146,54 @@ def _is_newer(result: Path, path: Path, model: ModelChoice) -> bool:
 
 
 def main() -> None:
-    """Predict all files; exit with an error only if the model or the engine cannot be used."""
-    options = JobOptions(**json.loads(sys.argv[1]))
-    # The model is loaded here, too, so that a damaged one is reported once and not for each file.
+    """Predict a file; exit with what is wrong with it."""
+    path, output, model, max_bad_share, *keep = sys.argv[1:]
+    policy = BadRowPolicy(float(max_bad_share), "scoring.max_bad_share")
     try:
         with explain_disk_errors():
-            ModelChoice(Path(options.model)).load()
-    except StageError as error:
-        say(f"tuneline predict: {error}", error=True)
-        sys.exit(error.status)
-    for number, name in enumerate(sys.argv[2:], start=1):
-        say(BEGINS.format(number=number))
-        status = run_job(Path(name), Path(options.folder, f"{number}.parquet"), options)
-        say(ENDS.format(number=number, status=status))
-
-
-def run_job(path: Path, output: Path, options: JobOptions) -> int:
-    """Predict the rows of a file, print what is wrong with it, and return the status."""
-    try:
-        model = ModelChoice(Path(options.model)).load()
-        columns = InputColumns(model.text_columns, tuple(options.keep))
-        with explain_disk_errors(), refusing():
-            source = input_to_score(path, Path(options.model))
-            if source.layout != source.layout.format.usual:
-                say(f"{path.name}: read as {source.layout.described()}", error=True)
-            policy = BadRowPolicy(options.max_bad_share, "scoring.max_bad_share")
-            started = time.perf_counter()
-            counts = predict_input(
-                model,
-                source,
-                columns,
-                PredictionOutput(output, "parquet"),
-                StreamOptions(BATCH_SIZE, policy),
-            )
-            counts.print_summary(model, started)
+            predict_to_score(Path(path), Path(output), Path(model), policy, keep)
     except InputError as error:
         # Without its hint, which may quote the file: people read the reason who may not read the file.
         say(f"tuneline predict: {error.problem}", error=True)
-        return error.status
+        sys.exit(error.status)
     except StageError as error:
         say(f"tuneline predict: {error}", error=True)
-        return error.status
-    except Exception:
-        say_exception(*sys.exc_info())
-        return 1
-    return 0
+        sys.exit(error.status)
+
+
+def predict_to_score(
+    path: Path, output: Path, folder: Path, policy: BadRowPolicy, keep: Sequence[str]
+) -> None:
+    """Predict the rows of a file of an inbox with the model in a folder."""
+    model = ModelChoice(folder).load()
+    columns = InputColumns(model.text_columns, tuple(keep))
+    with refusing():
+        source = input_to_score(path, folder)
+        if source.layout != source.layout.format.usual:
+            say(f"{path.name}: read as {source.layout.described()}", error=True)
+        started = time.perf_counter()
+        options = StreamOptions(BATCH_SIZE, policy)
+        counts = predict_input(model, source, columns, PredictionOutput(output, "parquet"), options)
+        counts.print_summary(model, started)
+
+
+def input_to_score(path: Path, model: Path) -> Input:
+    """Return a file to score, as ``data.files`` of the model describes its data; else as it is detected.
+
+    Args:
+        path: The file.
+        model: Folder of the model.
+
+    Raises:
+        DataError: The file cannot be read, or is doubtful.
+    """
+    record = ExportRecord.read(model / EXPORT_RECORD)
+    params = by_key(stage.parameters for stage in record.provenance.stages.values())
+    try:
+        files = FilesParams.model_validate(params.get("data.files", {}))
+    except ValidationError:  # of another version
+        files = FilesParams()
+    return fitting_input(data_input(path, files), record.text_columns)
 
 
 if __name__ == "__main__":

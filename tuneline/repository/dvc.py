@@ -1,9 +1,7 @@
 """What this project knows about DVC: ``dvc.lock``, the layout of the cache, and settings.
 
-This module imports DVC, for its settings (``dvc_config``), and
-``flows/runs/compose.py`` for its composition of parameters; everything else is done by its commands
-(``programs.py``). ``python -m tuneline.repository.dvc`` gives this checkout a site cache of its
-own.
+This module imports DVC, for its settings (``dvc_config``); everything else is done by its commands
+(``programs.py``). ``python -m tuneline.repository.dvc`` gives this checkout a site cache of its own.
 """
 
 import hashlib
@@ -291,6 +289,18 @@ def cached_folder(root: Path, lock: Lock, path: str) -> dict[str, Path | None] |
     cache = cache_folder(root)
     entries = json.loads(listing.read_text(encoding="utf-8"))
     return {entry["relpath"]: file_in_cache(cache, entry["md5"]) for entry in entries}
+
+
+def cached_files(root: Path, lock: Lock, path: str) -> dict[str, Path | None]:
+    """Return where the cache has the files of an out, by their names in the folder.
+
+    A path that is a file, or in a folder, has the name ``""``. The value is ``None`` for a file that the
+    cache lacks.
+    """
+    folder = cached_folder(root, lock, path)
+    if folder is None:
+        return {"": cached_out(root, lock, path)}
+    return folder
 
 
 def cached_file(root: Path, md5: str) -> Path | None:

@@ -11,7 +11,6 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.params.params_file import get_value
 from tuneline.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, SOURCE
-from tuneline.repository.dvc import Lock, cached_folder, cached_out, is_intact, load_yaml, md5_of
-from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags, decision_in
+from tuneline.repository.dvc import Lock, cached_files, is_intact, load_yaml, md5_of
+from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
 from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.terminal import redacted, visible
 from tuneline.runtime.wording import first_of
@@ -216,9 +215,7 @@ def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
     pipeline = load_yaml(text) or {}
     artifacts = pipeline.get("artifacts", {})
     if name not in artifacts:
-        raise ArtifactError(
-            f"dvc.yaml of {where} has no artifact {name!r}; promotion.artifact in conf/flows.yaml names it."
-        )
+        raise ArtifactError(f"dvc.yaml of {where} has no artifact {name!r}.")
     return str(artifacts[name]["path"])
 
 
@@ -228,49 +225,12 @@ def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
         path = artifact_path(root, artifact, commit)
     except ArtifactError as missing_artifact:
         return str(missing_artifact)
-    lock = lock_at(root, commit)
-    files = cached_folder(root, lock, path)
-    if files is None:  # the artifact is one file
-        files = {path: cached_out(root, lock, path)}
-    for name, file in files.items():
+    for name, file in cached_files(root, lock_at(root, commit), path).items():
         if file is None:
             return "DVC's cache does not have its files"
         if not is_intact(file):
             return f"{name} in DVC's cache is damaged ({file})"
     return None
-
-
-def why_no_gate(root: Path, tags: RegistryTags, stage: str) -> str | None:
-    """Return that no decision of the gate brought a version into a stage, and who did.
-
-    ``None`` if a decision did, or the stage is empty.
-
-    Tags promote, and whoever may push tags can make any commit the model in production. A rollback to a
-    version that the gate promoted before is covered by that decision.
-    """
-    version = tags.in_stage(stage)
-    if version is None:
-        return None
-
-    assignments = tags.assignments_of(version, stage)
-    message = git(root, "log", "-1", "--format=%B", version.commit)
-    if any(tag.is_of_run(message) for tag in assignments):
-        return None
-
-    decision = decision_in(message)
-    reason = "no gate judged it"
-    if decision in {"rejected", "withheld"}:
-        reason = f"its run was {decision}"
-    return (
-        f"{tags.artifact} {version.name} is in {stage} without a decision of the gate ({reason}):"
-        f" {made_by(root, assignments[-1])}"
-    )
-
-
-def made_by(root: Path, tag: RegistryTag) -> str:
-    """Return who made a tag, when and why, for people."""
-    since = datetime.fromtimestamp(tag.date, UTC)
-    return visible(f"{tagger_of(root, tag)}, {since:%Y-%m-%d %H:%M} UTC: {tag.message}")
 
 
 def tagger_of(root: Path, tag: RegistryTag) -> str:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.paths import ONNX
-from tuneline.repository.dvc import cached_folder, folder_hash, is_intact
-from tuneline.repository.git import lock_at, registries
+from tuneline.repository.git import registries
 from tuneline.repository.programs import run_dvc
 from tuneline.repository.registry import RegistryTag, RegistryTags, Version
+from tuneline.repository.worktrees import fetched_files
 from tuneline.runtime.atomic_files import temporary_directory
 from tuneline.runtime.errors import StageError
 
@@ -72,45 +72,31 @@ class ModelRepository:
     def files(self, version: Version) -> Iterator[Path]:
         """Yield a folder with the files of a version, which ends with the block.
 
+        Those of a checkout are links into DVC's cache, which has files under their hashes.
+
         Raises:
-            StageError: Neither the cache nor the remote has them.
+            StageError: Neither the cache nor the remote has them, or they are damaged.
         """
-        with temporary_directory() as folder:
-            if self.root is None or not self._link_cached(version, folder / ARTIFACT):
-                self._get(version, folder / ARTIFACT)
-            yield folder / ARTIFACT
-
-    def _link_cached(self, version: Version, folder: Path) -> bool:
-        """Make a folder of links into DVC's cache; return False if it lacks a file or has a damaged one.
-
-        The cache has files under their hashes: links give them the names that a model's files have.
-        """
-        root = Path(self.place)
-        files = cached_folder(root, lock_at(root, version.commit), ONNX.as_posix())
-        if files is None:
-            return False
-        cached = {name: path for name, path in files.items() if path is not None and is_intact(path)}
-        if len(cached) < len(files):
-            return False
-        folder.mkdir()
-        for name, path in cached.items():
-            (folder / name).symlink_to(path.absolute())
-        return True
+        with temporary_directory() as temporary:
+            folder = temporary / ARTIFACT
+            if self.root is None:
+                self._get(version, folder)
+            else:
+                files = fetched_files(self.root, version.commit, ONNX.as_posix())
+                folder.mkdir()
+                for name, file in files.items():
+                    (folder / name).symlink_to(file.absolute())
+            yield folder
 
     def _get(self, version: Version, folder: Path) -> None:
-        """Copy the files through DVC, from the remote that the repository names."""
+        """Copy the files of an address through DVC, from the remote that the repository names."""
         options = ["--rev", version.commit, "-o", str(folder)]
-        place = str(self.root.resolve()) if self.root else self.place
-        reason = run_dvc(folder.parent, "get", *options, "--", place, ONNX.as_posix())
-        if reason is None and self.root is not None:
-            md5 = lock_at(self.root, version.commit).out(ONNX.as_posix())
-            if md5 != folder_hash(folder):
-                reason = "the DVC remote has a damaged copy"
+        reason = run_dvc(folder.parent, "get", *options, "--", self.place, ONNX.as_posix())
         if reason is not None:
             name = f"{ARTIFACT} {version.name} ({version.commit[:12]})"
             raise StageError(
                 f"{self.place}: {name} cannot be fetched: {reason}",
-                "If another machine has it: `python -m flows.promotion publish` there.",
+                "If another machine has it, there: dvc push --all-tags",
             )
 
     def _listed_tags(self) -> str:

@@ -9,7 +9,6 @@ user's, and print the same.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -93,16 +92,6 @@ class RegistryTag:
             cancels=bool(match["cancels"]),
             message=message,
         )
-
-    def is_of_run(self, commit_message: str) -> bool:
-        """Return True if a run made this tag.
-
-        Its message is then the decision that the message of the run's commit has. A run that changes nothing
-        makes no commit; then the message of the tag alone tells.
-        """
-        if decision_in(self.message) != "promoted":
-            return False
-        return decision_in(commit_message) is None or self.message in commit_message.splitlines()
 
 
 @dataclass(frozen=True)
@@ -250,14 +239,6 @@ def decision_in(message: str) -> str | None:
     if match is None:
         return None
     return match[1].lower()
-
-
-def names_of(versions: Sequence[Version]) -> str:
-    """Return the names of versions for a message; of many, the first and the last."""
-    names = [version.name for version in versions]
-    if len(names) > 5:
-        return f"{names[0]} to {names[-1]} ({len(names)} versions)"
-    return ", ".join(names)
 
 
 def version_key(name: str) -> tuple[int, int, int, bool, str]:

@@ -10,15 +10,7 @@ import pytest
 
 from flows.promotion.evidence import PairedPredictions, PromotionCriterion, check_guards
 from flows.promotion.gate import decide_promotion
-from flows.promotion.registry import Registry
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
-from flows.runs.repository import Repository
-from tests.flows.conftest import sh
 from tests.params import write_params
-from tuneline.core.records import write_record
-from tuneline.evaluation.records import Behaviour, BehaviourResult
-from tuneline.repository.registry import Version
 from tuneline.settings import PromotionPolicy
 from tuneline.tasks import Classification
 
@@ -50,9 +42,7 @@ def checkout(tmp_path) -> Path:
 def check_slices(
     checkout: Path, rows: PairedPredictions, margins: dict[str, float]
 ) -> list[PromotionCriterion]:
-    pipeline = Pipeline(Programs(checkout, "guards"), print)
-    registry = Registry(Repository(checkout), "onnx")
-    return check_guards(pipeline, registry, rows, Version("v0.1.0", "a" * 40), margins)
+    return check_guards(checkout, rows, margins)
 
 
 def models(wins: int, losses_of_acme: int) -> PairedPredictions:
@@ -109,43 +99,3 @@ def test_classes_are_slices(checkout):
     assert not guard.met
     assert guard.value.startswith("label 'yes' loses 0.0600 accuracy")
     assert check_slices(checkout, rows, {"label: no": 0.01})[0].met
-
-
-def behaviour(path: Path, **pass_rates: float | None) -> None:
-    tests = []
-    for name, rate in pass_rates.items():
-        tests.append(
-            BehaviourResult(
-                name=name, kind="invariance", cases=100, passed=0, pass_rate=rate, low=0.0, high=1.0,
-                min_pass_rate=None, failures=[],
-            )
-        )  # fmt: skip
-    write_record(path, Behaviour(tests=tests))
-
-
-def test_behaviour_test_that_gets_worse_stops_a_candidate(toy, registry, pipeline):
-    report = toy.root / "reports/behaviour.json"
-    report.parent.mkdir(exist_ok=True)
-    behaviour(report, negation=0.9, typo=0.8)
-    sh("dvc", "stage", "add", "--force", "-n", "behave", "-o", "reports/behaviour.json", "true", cwd=toy.root)
-    sh("dvc", "commit", "--force", "behave", cwd=toy.root)
-    sh("git", "add", "--all", cwd=toy.root)
-    sh("git", "commit", "--quiet", "--message=A run", cwd=toy.root)
-    production = Version("v0.1.0", toy.resolve("HEAD"))
-
-    report.unlink()
-    behaviour(report, negation=0.7, typo=0.79, new=0.1)
-    guards = check_guards(pipeline, registry, models(1, 0), production, {"behaviour": 0.02})
-    assert [(guard.name, guard.met) for guard in guards] == [
-        ("behaviour test 'negation'", False),
-        ("behaviour test 'typo'", True),
-    ]
-    assert guards[0].value == "0.7000 - 0.9000 = -0.2000"
-    named = check_guards(
-        pipeline,
-        registry,
-        models(1, 0),
-        production,
-        {"behaviour: new": 0.0, "behaviour: missing": 0.0},
-    )
-    assert [guard.met for guard in named] == [True, False]

@@ -53,7 +53,7 @@ def test_resumed_attempt_keeps_the_commit_of_the_first(toy):
     first = toy.resolve("main")
     sh("git", "commit", "--quiet", "--allow-empty", "--message=Later", cwd=toy.root)
     with isolated(toy, "run", "main") as checkout:
-        assert checkout.spec.commit == first != toy.resolve("main")
+        assert checkout.commit == first != toy.resolve("main")
 
 
 def test_pruning_keeps_the_latest_failures(toy):

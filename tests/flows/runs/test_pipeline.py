@@ -1,6 +1,5 @@
 """Stages that a signal kills, in a pipeline that DVC runs."""
 
-import json
 import subprocess
 import sys
 import textwrap
@@ -8,14 +7,10 @@ import textwrap
 import pytest
 from prefect.logging import disable_run_logger
 
-from flows.promotion.production import PROFILE
-from flows.runs.pipeline import KilledError, Pipeline, killed_by, stage_task
+from flows.runs.pipeline import PermanentError, Pipeline, stage_task
 from flows.runs.processes import ProgramError, Programs
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
-from tuneline.repository.dvc import cached_out, folder_hash
-from tuneline.repository.git import lock_at
-from tuneline.runtime.errors import DataError
 from tuneline.settings import StagePolicy
 
 
@@ -91,23 +86,6 @@ def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy
     assert (toy.root / "source.csv").read_text() == "a,b\n"
 
 
-def test_file_or_folder_of_a_commit_is_copied_from_the_cache_without_dvc_unless_it_is_damaged_there(
-    toy, registry, promoted, tmp_path
-):
-    commit, profile = registry.in_stage("production").commit, str(PROFILE)
-    without_dvc = Pipeline(Programs(toy.root, "not started"), print)
-    without_dvc.get(toy, profile, commit, tmp_path / "copy.json", "The profile")
-    assert json.loads((tmp_path / "copy.json").read_text()) == promoted
-    without_dvc.get(toy, "models/onnx", commit, tmp_path / "onnx", "The model")
-    assert folder_hash(tmp_path / "onnx") == lock_at(toy.root, commit).out("models/onnx")
-    cached = cached_out(toy.root, lock_at(toy.root, commit), profile)
-    cached.chmod(0o644)
-    cached.write_text("{}")
-    with pytest.raises(DataError, match="cache is damaged"):
-        without_dvc.get(toy, profile, commit, tmp_path / "other.json", "The profile")
-    assert not (tmp_path / "other.json").exists()
-
-
 @pytest.fixture
 def stage(toy, pipeline):
     """Return a function that gives the first stage another command, and runs its task as the flow does."""
@@ -125,32 +103,6 @@ def stage(toy, pipeline):
     return run
 
 
-def test_killed_stage_is_started_again(stage):
-    state = stage("test -e began || { touch began; kill -SEGV $$; }")
-    assert state.message == "Killed by SIGSEGV, then started again."
-
-
-def test_stage_that_is_always_killed_fails_with_its_signal(stage, toy):
-    with pytest.raises(KilledError, match=r"'data' .*SIGABRT"):
-        stage("echo x >> began; kill -ABRT $$", retries_after_signal=1)
-    assert (toy.root / "began").read_text().split() == ["x"] * 2
-
-
-@pytest.mark.parametrize("command", ["echo x >> began; exit 1", "echo x >> began; kill -TERM $$"])
-def test_stage_that_failed_or_was_stopped_is_not_started_again(stage, toy, command):
-    with pytest.raises(ProgramError) as failed:
-        stage(command)
-    assert not isinstance(failed.value, KilledError)
-    assert (toy.root / "began").read_text().split() == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("code", "number"),
-    [(-9, 9), (137, 9), (1, None), (143, None)],
-)
-def test_signal_of_a_stage_is_that_of_its_command(code, number):
-    line = (
-        "ERROR: failed to reproduce 'train': failed to run: python -m stages.train.launch, exited with"
-        f" {code}"
-    )
-    assert killed_by(ProgramError("Stage 'train'", 255, [line])) == number
+def test_stage_whose_data_are_wrong_is_not_started_again(stage):
+    with pytest.raises(PermanentError, match="exited with 78"):
+        stage("exit 78")

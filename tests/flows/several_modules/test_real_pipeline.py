@@ -38,8 +38,8 @@ def project(tmp_path, monkeypatch) -> Project:
 def test_new_data_are_checked_against_productions_data(served, project):
     first = train(return_state=True)
     assert first.is_completed(), first.message
-    registry = Registry(Repository(project.folder), "onnx")
-    promoted = registry.in_stage("production")
+    registry = Registry(Repository(project.folder))
+    promoted = registry.production()
     assert promoted is not None, first.message
 
     run = served.run(train(return_state=True).state_details.flow_run_id)
@@ -56,12 +56,12 @@ def test_new_data_are_checked_against_productions_data(served, project):
     assert metrics["train_promoted_label_psi"] == 0
 
     # A third of the rows, which must be at least half by default.
-    fewer = train(
-        overrides=["data.sample.rows=240", "+validate.severity.promoted_rows=error"], return_state=True
-    )
+    project.set_params({"data.sample.rows": 240, "validate.severity.promoted_rows": "error"})
+    project.commit("Fewer rows")
+    fewer = train(return_state=True)
     assert fewer.is_failed()
     assert "promoted_rows, train" in fewer.message
-    assert registry.in_stage("production") == promoted
+    assert registry.production() == promoted
 
 
 def tickets(project: Project, name: str, numbers: range) -> None:

@@ -1,39 +1,29 @@
 """A lost machine comes back from a bare origin and a DVC remote, by the commands of docs/restore.md."""
 
 import shutil
-import sys
 
 import pytest
 
-from flows.promotion.production import fetch_model
-from flows.promotion.registry import Registry
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
+from flows.promotion.registry import Registry, fetch_profile
 from flows.runs.repository import Repository
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
 from tuneline.cli.doctor import check_registry
+from tuneline.repository.promoted_models import ModelRepository
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def lost(toy, registry, promoted, root, tmp_path):
+def lost(toy, registry, promoted, tmp_path):
     """A project of which nothing is left but a bare origin and the folder of a DVC remote."""
     sh("git", "init", "--quiet", "--bare", "--initial-branch=main", "origin.git", cwd=tmp_path)
     sh("git", "remote", "add", "origin", str(tmp_path / "origin.git"), cwd=toy.root)
     add_remote(toy.root, tmp_path / "shelf")
     sh("git", "commit", "--quiet", "--all", "--message=A remote", cwd=toy.root)
     sh("git", "push", "--quiet", "origin", "main", cwd=toy.root)
-    sh(
-        sys.executable,
-        "-P",
-        "-m",
-        "flows.promotion",
-        "publish",
-        cwd=root,
-        env={"TUNELINE_REPOSITORY": str(toy.root)},
-    )
+    sh("dvc", "push", "--quiet", "--all-tags", cwd=toy.root)
+    sh("git", "push", "--quiet", "origin", "--tags", cwd=toy.root)
     model = (toy.root / "models/onnx/model.onnx").read_bytes()
     shutil.rmtree(toy.root)
     return model
@@ -55,9 +45,9 @@ def test_lost_machine_is_restored_from_origin_and_dvc_remote(lost, tmp_path, mon
     assert sh("dvc", "status", cwd=restored).strip() == "Data and pipelines are up to date."
 
     # the model, as flow score fetches it
-    registry = Registry(Repository(restored), "onnx")
-    pipeline = Pipeline(Programs(restored, "restored"), print)
+    registry = Registry(Repository(restored))
     shutil.rmtree(restored / ".dvc" / "cache")
-    fetched = fetch_model(registry, registry.in_stage("production"), pipeline)
-    assert (fetched.folder / "model.onnx").read_bytes() == lost
-    assert fetched.profile is not None
+    version = registry.production()
+    with ModelRepository(str(restored)).files(version) as model:
+        assert (model / "model.onnx").read_bytes() == lost
+    assert fetch_profile(restored, version) is not None

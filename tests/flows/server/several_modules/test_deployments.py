@@ -9,7 +9,7 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
 
-from tests.flows.conftest import UNLIKE, sh, tickets
+from tests.flows.conftest import UNLIKE, ref_with, sh, tickets
 from tests.flows.prefect_server import flow_process, heartbeats, kill_outright, processes_of, until
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
@@ -33,7 +33,9 @@ def training(served, toy, run) -> None:
 
 
 def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
-    run = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
+    run = worked.submit(
+        "train/train-on-demand", toy.root, ref=ref_with(toy.root, *SLOW_TRAINING), promote=False
+    )
     training(worked, toy, run)
     assert processes_of(worked.run(run))
     worked.cancel(run)
@@ -46,7 +48,9 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
     assert took < timedelta(seconds=30)
     worked.wait_for_line(run, "checkpoint saved")
 
-    again = worked.submit("train/train-on-demand", toy.root, overrides=SLOW_TRAINING, promote=False)
+    again = worked.submit(
+        "train/train-on-demand", toy.root, ref=ref_with(toy.root, *SLOW_TRAINING), promote=False
+    )
     worked.wait_for_line(again, "resuming from step", 400)
     worked.cancel(again)
     worked.wait(again)
@@ -58,7 +62,10 @@ def test_cancelled_training_leaves_no_process_and_a_checkpoint(worked, toy):
 @pytest.mark.promise("killed-worker")
 def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
     run = worked.submit(
-        "train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=600"], promote=False
+        "train/train-on-demand",
+        toy.root,
+        ref=ref_with(toy.root, "train.pause=0.05", "train.steps=600"),
+        promote=False,
     )
     training(worked, toy, run)
     before = worked.run(run)
@@ -75,7 +82,10 @@ def test_run_of_a_killed_worker_resumes_from_its_checkpoint(worked, toy):
 @pytest.mark.promise("killed-stage")
 def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, toy):
     run = worked.submit(
-        "train/train-on-demand", toy.root, overrides=["train.pause=0.05", "train.steps=900"], promote=False
+        "train/train-on-demand",
+        toy.root,
+        ref=ref_with(toy.root, "train.pause=0.05", "train.steps=900"),
+        promote=False,
     )
     training(worked, toy, run)
     started = [
@@ -86,7 +96,7 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
     ]  # not its supervisor, nor DVC
     stage.kill()
     worked.wait_for_line(run, "resuming from step", 100)
-    worked.wait_for_line(run, "Stage 'train' was ended by SIGKILL")
+    worked.wait_for_line(run, "exited with -9")
     until(lambda: heartbeats(worked, run), 60, "a heartbeat")
 
     flow_process(worked.run(run)).kill()
@@ -100,9 +110,11 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
 def test_concurrent_runs_and_a_persons_dvc_repro_do_not_interfere(worked, toy):
     """Two runs of one deployment take turns; a run of another, and a person's own `dvc repro`, work beside
     them."""
-    first = worked.submit("train/train-on-demand", toy.root, overrides=["train.pause=0.3", "train.steps=31"])
-    second = worked.submit("train/train-on-demand", toy.root, overrides=["train.steps=32"])
-    beside = worked.submit("train/train-nightly", toy.root, overrides=["train.steps=33"])
+    first = worked.submit(
+        "train/train-on-demand", toy.root, ref=ref_with(toy.root, "train.pause=0.3", "train.steps=31")
+    )
+    second = worked.submit("train/train-on-demand", toy.root, ref=ref_with(toy.root, "train.steps=32"))
+    beside = worked.submit("train/train-nightly", toy.root, ref=ref_with(toy.root, "train.steps=33"))
     sh("sed", "-i", "s/steps: 5/steps: 34/", "params.yaml", cwd=toy.root)
     sh("dvc", "repro", cwd=toy.root)
     runs = [worked.wait(run) for run in (first, second, beside)]

@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from tests.flows.conftest import sh
+from tests.flows.conftest import ref_with, sh
 from tests.flows.postgres import postgres
 from tests.flows.prefect_server import prefect_server
 
@@ -29,7 +29,7 @@ def test_train_on_a_server_with_postgresql(tmp_path, toy, homes):
         prefect_server(tmp_path / "home", PREFECT_SERVER_DATABASE_CONNECTION_URL=address) as served,
     ):
         served.start_worker()
-        run = served.submit("train/train-on-demand", toy.root, overrides=["train.steps=7"])
+        run = served.submit("train/train-on-demand", toy.root, ref=ref_with(toy.root, "train.steps=7"))
         ended = served.wait(run)
         assert ended.state.name == "Completed", served.said(run)
         # Runs of the schedule may have begun meanwhile.

@@ -106,16 +106,3 @@ def test_production_that_is_nowhere_is_an_error(project, tmp_path):
     assert message.endswith(
         "cannot be fetched: DVC's cache does not have its files, and the DVC remote does not have its files"
     )
-
-
-def test_production_that_no_gate_decided_about_is_a_warning_with_who_put_it_there(project):
-    for name in ("onnx@v0.2.0", "onnx#production#2"):
-        run(project, "git", "tag", "--annotate", name, "--message=I like it")
-    ungated = [message for level, message in results(project) if level == "warning" and "gate" in message]
-    (message,) = ungated
-    said = (
-        "onnx v0.2.0 is in production without a decision of the gate (its run was rejected): a@localhost"
-        " <a@localhost>, "
-    )
-    assert message.startswith(said)
-    assert message.endswith(" UTC: I like it")
