@@ -57,12 +57,8 @@ class Writer(ABC):
         self.columns = columns
         self.abstained = 0
 
-    @abstractmethod
     def write(
-        self,
-        rows: Sequence[Row],
-        outputs: NDArray[np.float64],
-        words: Sequence[Any] | None = None,
+        self, rows: Sequence[Row], outputs: NDArray[np.float64], words: Sequence[Any] | None = None
     ) -> None:
         """Write rows with their predictions.
 
@@ -71,6 +67,12 @@ class Writer(ABC):
             outputs: Probabilities of the classes, or the predicted number; shape ``(rows, outputs)``.
             words: Value of ``WHY_COLUMN`` of each row; ``None`` if there is no such column.
         """
+        for row, predicted in zip(rows, self.predicted(outputs, words), strict=True):
+            self.add(row, predicted)
+
+    @abstractmethod
+    def add(self, row: Row, predicted: list[Any]) -> None:
+        """Write one row."""
 
     def predicted(self, outputs: NDArray[np.float64], words: Sequence[Any] | None) -> Iterator[list[Any]]:
         """Yield the values of ``columns.predicted`` and ``columns.added`` for each row."""
@@ -105,18 +107,18 @@ class TextWriter(Writer):
             self._csv.writerow(columns.names)
 
     def write(
-        self,
-        rows: Sequence[Row],
-        outputs: NDArray[np.float64],
-        words: Sequence[Any] | None = None,
+        self, rows: Sequence[Row], outputs: NDArray[np.float64], words: Sequence[Any] | None = None
     ) -> None:
-        """Write one line or record per row."""
-        for row, predicted in zip(rows, self.predicted(outputs, words), strict=True):
-            if self._csv is not None:
-                self._csv.writerow(self._cells(row, predicted))
-            else:
-                self._text.write(json_line(self._object(row, predicted)))
+        """Write rows at once, also to a pipe."""
+        super().write(rows, outputs, words)
         self._text.flush()
+
+    def add(self, row: Row, predicted: list[Any]) -> None:
+        """Write one line or record."""
+        if self._csv is not None:
+            self._csv.writerow(self._cells(row, predicted))
+        else:
+            self._text.write(json_line(self._object(row, predicted)))
 
     def _object(self, row: Row, predicted: Sequence[Any]) -> dict[str, Any]:
         added = self.columns.added
@@ -147,18 +149,12 @@ class ParquetWriter(Writer):
         self._file = pq.ParquetWriter(file, self._schema, compression="zstd")
         self._waiting: list[list[Any]] = []
 
-    def write(
-        self,
-        rows: Sequence[Row],
-        outputs: NDArray[np.float64],
-        words: Sequence[Any] | None = None,
-    ) -> None:
+    def add(self, row: Row, predicted: list[Any]) -> None:
         """Collect rows, and write each full row group."""
-        for row, predicted in zip(rows, self.predicted(outputs, words), strict=True):
-            kept = [None if value is None else str(value) for value in row.kept]
-            self._waiting.append([row.number, *kept, *predicted])
-            if len(self._waiting) == ROW_GROUP:
-                self._flush()
+        kept = [None if value is None else str(value) for value in row.kept]
+        self._waiting.append([row.number, *kept, *predicted])
+        if len(self._waiting) == ROW_GROUP:
+            self._flush()
 
     def close(self) -> None:
         """Write the last row group and the footer of the file."""

@@ -60,6 +60,7 @@ class DelimitedTable(FileTable):
         else:
             self._names = self._read_header()
             self.hint = f"Line {self._lines.number} names {listed(self._names)}."
+        self._first = self._names[0].lower()
 
     def names(self) -> list[str]:
         """Return the names of the columns."""
@@ -81,21 +82,12 @@ class DelimitedTable(FileTable):
     def _read(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
         """Yield each record's first line number and its fields, or its problem."""
         lines = self._lines
-        width = len(self._names)
-        # The first character tells most rows from a second header, with which another file begins.
-        header_starts = {BOM}
-        for name in self._names:
-            header_starts |= {name.lower()[:1], name.upper()[:1]}
-
         lines.content = ""
         line = lines.number + 1
         while True:
             try:
                 for fields in self._records:
-                    # This is the path of nearly all rows, so it has no call.
-                    if lines.problem is None and len(fields) == width and fields[0][:1] not in header_starts:
-                        yield line, fields
-                    elif fields or lines.problem is not None:
+                    if fields or lines.problem is not None:
                         problem = lines.take_problem() or self._problem_of(line, fields)
                         yield line, fields if problem is None else self._whole(problem)
                     line = lines.number + 1
@@ -146,19 +138,19 @@ class DelimitedTable(FileTable):
     def _problem_of(self, line: int, fields: list[str]) -> RowProblem | None:
         """Return the problem of a row: not as many fields as columns, or the start of another file."""
         width = len(self._names)
-        cells = [field.removeprefix(BOM).strip(' "').casefold() for field in fields]
-        if sorted(cells) == sorted(name.casefold() for name in self._names):
-            hint = "Remove it: another file was appended here. If it is the first line, name no columns."
-            return RowProblem(line, "a header line instead of a row", hint)
+        # The first cell tells most rows from a second header, with which another file begins.
+        first = fields[0].lower()
+        if first == self._first or first.startswith(BOM):
+            cells = [field.removeprefix(BOM).strip(' "').lower() for field in fields]
+            if cells == [name.lower() for name in self._names]:
+                hint = "Remove it: another file was appended here. If it is the first line, name no columns."
+                return RowProblem(line, "a header line instead of a row", hint)
         if fields[0].startswith(BOM):
             hint = "Another file was appended here: remove the mark, and its header if it has one."
             return RowProblem(line, "a byte order mark in front of the row", hint)
         if len(fields) != width:
             columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            hint = (
-                f"Quote texts that contain {self._layout.delimiter!r}; whether quotes enclose fields, say"
-                " data.files.quoting and --quoting."
-            )
+            hint = f"Quote texts that contain {self._layout.delimiter!r}, or set data.files.quoting."
             return RowProblem(line, f"{columns}, but {width} in the header", hint)
         return None
 

@@ -138,9 +138,15 @@ class BadValues:
     ) -> pa.Array:
         """Return the converted values of a column. Values that cannot be used are reported, and null.
 
-        Each distinct value is converted once: a column of labels has few.
+        Of a column of an Arrow type, each distinct value is converted once.
         """
-        distinct, codes = _encoded(values)
+        if isinstance(values, pa.Array) and not pa.types.is_nested(values.type):
+            values = values.dictionary_encode()
+            distinct = values.dictionary.to_pylist()
+            codes = values.indices
+        else:
+            distinct = values if isinstance(values, list) else values.to_pylist()
+            codes = pa.array(range(len(values)), pa.int64())
         results = []
         problems: dict[int, tuple[str, str]] = {}  # message and hint of a value
         for code, value in enumerate(distinct):
@@ -154,10 +160,9 @@ class BadValues:
                 problems[code] = (str(error), error.hint)
             results.append(result)
 
-        if problems:
-            is_bad = pc.is_in(codes, pa.array(list(problems), codes.type))
-            for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
-                self.add(row, repr(name), *problems[codes[row].as_py()])
+        for row, code in enumerate(codes.to_pylist() if problems else ()):
+            if code in problems:
+                self.add(row, repr(name), *problems[code])
         return pa.array(results, kind).take(codes)
 
     def without(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -175,141 +180,76 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _encoded(values: pa.Array | list[Any]) -> tuple[list[Any], pa.Array]:
-    """Return the distinct values, and for each row the number of its value."""
+def _texts(bad: BadValues, file: str, name: str, values: pa.Array | list[Any]) -> pa.Array:
+    """Return a column of texts; values of other types are reported, and null."""
     if isinstance(values, pa.Array):
-        if not pa.types.is_nested(values.type):
-            values = values.dictionary_encode()
-            return values.dictionary.to_pylist(), values.indices
+        if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+            raise DataError(
+                f"{file}: column {name!r} holds {values.type}, not text.",
+                "Name another in data.text_columns.",
+            )
+        if pa.types.is_null(values.type) or pa.types.is_large_string(values.type):
+            values = values.cast(pa.string())
+        if pa.types.is_string(values.type):
+            return values
         values = values.to_pylist()
 
-    code_of: dict[Any, int] = {}
-    distinct: list[Any] = []
-    codes = []
-    for value in values:
-        hashable = value
-        if isinstance(value, list | dict):
-            hashable = repr(value)
-        # With its type: 1, 1.0 and True are equal.
-        code = code_of.setdefault((type(value), hashable), len(distinct))
-        if code == len(distinct):
-            distinct.append(value)
-        codes.append(code)
-    return distinct, pa.array(codes, pa.int64())
+    # Nearly always, all values of JSON Lines are texts, or null.
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowException, UnicodeEncodeError):
+        pass
+    # Otherwise, JSON has values of any type, and halves of characters.
+    texts = []
+    for row, value in enumerate(values):
+        problem = None if value is None else text_problem(value, name)
+        if problem is not None:
+            bad.add(row, "", problem, "Put text in quotes, or name another column.")
+            value = None  # noqa: PLW2901
+        texts.append(value)
+    return pa.array(texts, pa.string())
 
 
-class _Converter:
-    """Converts the batches of one file."""
+def _other(bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
+    """Return a further column as text, whatever its type."""
+    if isinstance(values, pa.Array) and pa.types.is_temporal(values.type):
+        values = values.cast(pa.string())
+    return bad.converted(name, values, group_name, pa.string())
 
-    def __init__(
-        self, columns: LabelledColumns, bad: BadRows, declared: Sequence[str] | None, decimal: str
-    ) -> None:
-        self._columns = columns
-        self._bad = bad
-        self._declared = declared
-        self._decimal = decimal
 
-    def convert(self, batch: ValueBatch) -> pa.RecordBatch:
-        """Return a batch of ``LabelledColumns.schema``, without the rows that cannot be used."""
-        columns = self._columns
-        rows = len(batch.positions)
-        # What the report about a bad row shows of it: its texts and its label.
-        shown = {}
-        for name in (*columns.texts, *columns.label_columns):
-            if name in batch.columns:
-                shown[name] = batch.columns[name]
-        bad = BadValues(self._bad, batch.positions, shown)
-
-        # in the order of the schema
-        arrays = [self._text(bad, name, batch.columns[name]) for name in columns.texts]
-        for name in columns.others:
-            other = pa.nulls(rows, pa.string())
-            if name in batch.columns:
-                values = batch.columns[name]
-                if isinstance(values, pa.Array) and pa.types.is_temporal(values.type):
-                    values = values.cast(pa.string())
-                other = bad.converted(name, values, group_name, pa.string())
-            arrays.append(other)
-        if columns.label_columns[0] in batch.columns:
-            arrays.append(self._labels(bad, batch))
-        else:
-            arrays.append(pa.nulls(rows, staged_type(columns.task)))
-        arrays.append(pa.array(batch.positions, pa.int64()))
-        return bad.without(pa.record_batch(arrays, schema=columns.schema))
-
-    def _text(self, bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
-        """Return a column of texts; values of other types are reported, and null."""
-        if isinstance(values, pa.Array):
-            if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
-                raise DataError(
-                    f"{self._bad.name}: column {name!r} holds {values.type}, not text.",
-                    "Name another in data.text_columns.",
-                )
-            if pa.types.is_null(values.type) or pa.types.is_large_string(values.type):
-                values = values.cast(pa.string())
-            if pa.types.is_string(values.type):
-                return values
-            values = values.to_pylist()
-
-        # Nearly always, all values of JSON Lines are texts, or null.
-        try:
-            return pa.array(values, pa.string())
-        except (pa.ArrowException, UnicodeEncodeError):
-            pass
-        # Otherwise, JSON has values of any type, and halves of characters.
-        texts = []
-        for row, value in enumerate(values):
-            problem = None if value is None else text_problem(value, name)
-            if problem is not None:
-                bad.add(row, "", problem, "Put text in quotes, or name another column.")
-                value = None  # noqa: PLW2901
-            texts.append(value)
-        return pa.array(texts, pa.string())
-
-    def _labels(self, bad: BadValues, batch: ValueBatch) -> pa.Array:
-        """Return the labels of a batch; what cannot be used is reported, and null."""
-        columns = self._columns
-        kind = staged_type(columns.task)
-        sets = columns.sets
-        if sets is not None and sets.columns is not None:
-            return _indicated(sets.columns, bad, batch)
-
-        name = columns.label
-        values = batch.columns[name]
-        convert: Convert
-        if pa.types.is_floating(kind):
-            convert = partial(label_number, decimal=self._decimal)
-        elif pa.types.is_string(kind):
-            convert = partial(class_name, declared=self._declared)
-        elif sets is None:
-            raise ParamsError(
-                f"{self._bad.name}, column {name!r}: data.label_sets is null.",
-                "Set it, for example to {layout: separated, separator: ';'}.",
-            )
-        elif sets.separator is None:
-            convert = partial(listed_names, declared=self._declared)
-        else:
-            convert = partial(separated_names, separator=sets.separator)
-        return bad.converted(name, values, convert, kind)
+def _label_converter(
+    columns: LabelledColumns, file: str, declared: Sequence[str] | None, decimal: str
+) -> Convert:
+    """Return what converts a label of one column."""
+    kind = staged_type(columns.task)
+    if pa.types.is_floating(kind):
+        return partial(label_number, decimal=decimal)
+    if pa.types.is_string(kind):
+        return partial(class_name, declared=declared)
+    if columns.sets is None:
+        raise ParamsError(
+            f"{file}, column {columns.label!r}: data.label_sets is null.",
+            "Set it, for example to {layout: separated, separator: ';'}.",
+        )
+    if columns.sets.separator is None:
+        return partial(listed_names, declared=declared)
+    return partial(separated_names, separator=columns.sets.separator)
 
 
 def _indicated(columns: Sequence[str], bad: BadValues, batch: ValueBatch) -> pa.Array:
     """Return the sets of columns of 0 and 1; null for a row in which any value is missing."""
-    rows = len(batch.positions)
-    missing = np.zeros(rows, dtype=bool)
-    applies = np.zeros((rows, len(columns)), dtype=bool)
     names = sorted(columns)
-    for position, name in enumerate(names):
-        column = bad.converted(name, batch.columns[name], indicator, pa.bool_())
-        missing |= column.is_null().to_numpy(zero_copy_only=False)
-        applies[:, position] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
-
-    # The names of the columns of a row are next to each other, in the order of the columns.
-    applies &= ~missing[:, np.newaxis]
-    _, positions = np.nonzero(applies)
-    offsets = np.append(0, np.cumsum(applies.sum(axis=1))).astype(np.int32)
-    values = pa.array([class_name(name) or name for name in names], pa.string()).take(pa.array(positions))
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(missing))
+    cells = []
+    for name in names:
+        cells.append(bad.converted(name, batch.columns[name], indicator, pa.bool_()).to_pylist())
+    labels = [class_name(name) or name for name in names]
+    sets = []
+    for row in zip(*cells, strict=True):
+        applying = None
+        if None not in row:
+            applying = [label for label, applies in zip(labels, row, strict=True) if applies]
+        sets.append(applying)
+    return pa.array(sets, pa.list_(pa.string()))
 
 
 def labelled_batches(
@@ -332,7 +272,33 @@ def labelled_batches(
         DataError: A column cannot be used as text or label, or a row is bad and bad rows are an error; while
             reading.
     """
-    return map(_Converter(columns, bad, declared, decimal).convert, batches)
+    convert = None
+    if columns.sets is None or columns.sets.columns is None:
+        convert = _label_converter(columns, bad.name, declared, decimal)
+    kind = staged_type(columns.task)
+    for batch in batches:
+        # What the report about a bad row shows of it: its texts and its label.
+        shown = {}
+        for name in columns.texts + columns.label_columns:
+            if name in batch.columns:
+                shown[name] = batch.columns[name]
+        values = BadValues(bad, batch.positions, shown)
+
+        # in the order of the schema
+        arrays = [_texts(values, bad.name, name, batch.columns[name]) for name in columns.texts]
+        for name in columns.others:
+            if name in batch.columns:
+                arrays.append(_other(values, name, batch.columns[name]))
+            else:
+                arrays.append(pa.nulls(batch.rows, pa.string()))
+        if columns.label_columns[0] not in batch.columns:
+            arrays.append(pa.nulls(batch.rows, kind))
+        elif convert is None:
+            arrays.append(_indicated(columns.label_columns, values, batch))
+        else:
+            arrays.append(values.converted(columns.label, batch.columns[columns.label], convert, kind))
+        arrays.append(pa.array(batch.positions, pa.int64()))
+        yield values.without(pa.record_batch(arrays, schema=columns.schema))
 
 
 def labelled_rows(table: FileTable, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.RecordBatch]:

@@ -75,23 +75,11 @@ class Layout:
     decimal: str = "."
 
     def described(self) -> str:
-        """Return it in words."""
-        if self.format.is_columnar:
-            return "Parquet"
-        if self.format.name == "jsonl":
-            return f"JSON, {self.encoding}"
-        names = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
-        parts = [names.get(self.delimiter, f"delimiter {self.delimiter!r}")]
-        if self.quoting == "literal":
-            parts.append("quotes are literal")
-        else:
-            parts.append(f"quotes ({self.quote}) enclose fields")
-        if self.escape is not None:
-            parts.append(f"{self.escape} precedes a quote in a field")
-        if self.skip_lines:
-            parts.append(f"the table begins after line {self.skip_lines}")
-        parts.append("first line names the columns" if self.columns is None else "no header line")
-        parts.append(self.encoding)
+        """Return the format, and what is unusual."""
+        parts = [self.format.name]
+        for name, value in vars(self).items():
+            if value != getattr(self.format.usual, name):
+                parts.append(f"{name} {value!r}")
         return ", ".join(parts)
 
     def told(self, values: Mapping[str, Any]) -> Self:

@@ -1,7 +1,6 @@
 """Lines of text files, plain or gzip, from a path or standard input."""
 
 import codecs
-import errno
 import gzip
 import io
 import stat
@@ -27,36 +26,20 @@ MOST_CONTROL_BYTES = 0.01
 """Share of the first bytes of a file with a zero byte from which it is binary."""
 
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFBLK: "a block device",
-    stat.S_IFCHR: "a character device",
-}
-
-
 def not_a_file(path: Path) -> str | None:
     """Return what is wrong with a path that is neither a file nor a link to one, else ``None``.
 
-    The result is the end of a sentence about the path, such as ``is a folder, not a file``. Nothing is
-    opened, so a pipe is not waited for.
+    The result is the end of a sentence about the path. Nothing is opened, so a pipe is not waited for.
     """
     try:
         mode = path.stat().st_mode
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return "is a link that leads to itself"
-        if error.errno != errno.ENOENT:
-            return f"cannot be reached: {error.strerror}"
-        if path.is_symlink():
-            return f"is a link to {path.readlink()}, which does not exist"
+    except FileNotFoundError:
         return "does not exist"
-
-    kind = _KINDS.get(stat.S_IFMT(mode))
-    if kind is None:
+    except OSError as error:
+        return f"cannot be reached: {error.strerror}"
+    if stat.S_ISREG(mode):
         return None
-    return f"is {kind}, not a file"
+    return "is not a file"
 
 
 def known_encoding(name: str) -> str:

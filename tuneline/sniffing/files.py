@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tuneline.checkpoints.lfs_pointers import LFS_START
 from tuneline.readers.delimited import CSV, TSV, numbered_columns
@@ -58,33 +57,11 @@ class UnclearHeaderError(DataError):
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the user said of a file, by the names of ``Layout``; ``None`` is detected.
-
-    Attributes:
-        format: The format, which the suffix tells otherwise.
-        header: The first line names the columns, or is a row.
-    """
-
-    format: Format | None = None
-    delimiter: str | None = None
-    quoting: str | None = None
-    columns: tuple[str, ...] | None = None
-    encoding: str | None = None
-    header: bool | None = None
-
-    @property
-    def layout(self) -> dict[str, Any]:
-        """The values of the layout."""
-        return {name: value for name, value in vars(self).items() if name not in {"format", "header"}}
-
-
-@dataclass(frozen=True)
 class Sniffed:
     """What was detected of a file.
 
     Attributes:
-        source: The file, and how it is written; without ``columns``, unless they are told.
+        source: The file, and how it is written; without ``columns``.
         first: The first record of a table that can have a header line or none; else empty.
         header: True if it is rather a header.
         is_clear: False if it can as well be the other.
@@ -138,8 +115,20 @@ class Sniffed:
         return UnclearHeaderError(problem, hint)
 
 
-def sniff(path: Path, told: Told = Told()) -> Sniffed:
+def sniff(
+    path: Path,
+    *,
+    file_format: Format | None = None,
+    encoding: str | None = None,
+    header: bool | None = None,
+) -> Sniffed:
     """Detect how a file is written, except for what is told.
+
+    Args:
+        path: The file.
+        file_format: The format, which the suffix tells otherwise.
+        encoding: The encoding of a text.
+        header: True if the first line of a table names the columns, False if it is a row.
 
     Raises:
         DataError: The file is missing, in a format that the pipeline does not read, or doubtful.
@@ -150,13 +139,10 @@ def sniff(path: Path, told: Told = Told()) -> Sniffed:
             hint = "Check the path; name a file, or of a folder the files in it."
             raise DataError(f"{path} {problem}.", hint)
         _refuse_no_rows(path)
-    layout = (told.format or format_of(path, "the format")).usual
+    layout = (file_format or format_of(path, "the format")).usual
     if layout.format.is_columnar:
         return Sniffed(Input(path, layout))
-    if told.encoding is not None:
-        encoding = known_encoding(told.encoding)
-    else:
-        encoding = detect_encoding(path)
+    encoding = known_encoding(encoding) if encoding else detect_encoding(path)
     source = Input(path, replace(layout, encoding=encoding))
     if layout.format not in {CSV, TSV}:
         return Sniffed(source)
@@ -165,17 +151,14 @@ def sniff(path: Path, told: Told = Told()) -> Sniffed:
     lines = _sample(source)
     if not "".join(lines).strip():
         return Sniffed(source)  # and its reader says that it is empty
-    layout = fitting_layout(lines, source.layout, told.delimiter, told.quoting)
+    layout = fitting_layout(lines, source.layout)
     table_format = TSV if layout.delimiter == TSV.delimiter else CSV
-    layout = replace(layout, format=table_format, columns=told.columns)
+    layout = replace(layout, format=table_format)
     source = replace(source, layout=layout)
-    if told.columns is not None:
-        return Sniffed(source)
-
     records = first_records(lines, layout)
     first = tuple(next(filter(None, records)))
-    if told.header is not None:
-        return Sniffed(source, first, told.header)
+    if header is not None:
+        return Sniffed(source, first, header)
     evidence = header_evidence(records)
     return Sniffed(source, first, evidence > 0, abs(evidence) >= CERTAIN)
 
@@ -233,14 +216,16 @@ def _refuse_no_rows(path: Path) -> None:
             raise DataError(f"{path} is {name}.", "Save its table as CSV (UTF-8), JSON Lines or Parquet.")
 
 
-def sniffed_input(path: Path, required: Collection[str], told: Told = Told()) -> Input:
+def sniffed_input(
+    path: Path, required: Collection[str], *, file_format: Format | None = None, encoding: str | None = None
+) -> Input:
     """Return a file as it is detected, and print how that is if it is unusual.
 
     The columns that the caller requires tell a header. The other arguments are those of ``sniff``.
     """
-    source = sniff(path, told).settled(required)
-    usual = (told.format or format_of(path, "the format")).usual.told(told.layout)
-    if source.layout != replace(usual, format=source.layout.format):
+    source = sniff(path, file_format=file_format, encoding=encoding).settled(required)
+    usual = source.layout.format.usual
+    if source.layout != replace(usual, encoding=encoding or usual.encoding):
         say(f"{path}: read as {source.layout.described()}", error=True)
     return source
 

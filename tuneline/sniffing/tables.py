@@ -35,25 +35,17 @@ LONGEST_FIELD = 2**31 - 1
 """Characters. With the wrong layout, a field of the sample may run to its end."""
 
 
-def fitting_layout(lines: Sequence[str], usual: Layout, delimiter: str | None, quoting: str | None) -> Layout:
-    """Return the layout that splits the first lines of a file most evenly.
-
-    Args:
-        lines: The first lines.
-        usual: The usual layout of the format.
-        delimiter: The delimiter, if it is told.
-        quoting: The quoting, if it is told.
-    """
+def fitting_layout(lines: Sequence[str], usual: Layout) -> Layout:
+    """Return the layout that splits the first lines of a file most evenly, ``usual`` for its format."""
     skipped = 0
+    delimiter = None
     separator = SEPARATOR_LINE.fullmatch(lines[0])
     if separator is not None:
         skipped = 1
-        delimiter = delimiter or separator[1]
+        delimiter = separator[1]
     table = lines[skipped:]
-
     # ``max`` returns the first of equals: the usual one.
-    candidates = [each for each in layouts(usual, delimiter, table) if quoting in {None, each.quoting}]
-    best = max(candidates, key=lambda layout: layout_fit(table, layout))
+    best = max(layouts(usual, delimiter, table), key=lambda layout: layout_fit(table, layout))
     return replace(best, skip_lines=skipped + count_titles(table, best))
 
 
@@ -70,7 +62,7 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
 
     Args:
         usual: The usual layout of the format.
-        delimiter: The delimiter, if it is told.
+        delimiter: The delimiter, if the file names it.
         lines: The first lines.
     """
     delimiters = sorted(DELIMITERS, key=lambda character: character != usual.delimiter)

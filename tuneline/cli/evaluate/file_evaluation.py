@@ -49,7 +49,7 @@ from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.runtime.wording import listed
-from tuneline.sniffing.files import Told, sniffed_input
+from tuneline.sniffing.files import sniffed_input
 from tuneline.tasks import Task
 from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
 from tuneline.words.spreadsheet import free_names, harmless, write_csv
@@ -145,7 +145,7 @@ def read_labelled(
     """
     # columns
     columns = LabelledColumns(tuple(texts), label, task, policy=policy, sets=sets)
-    source = sniffed_input(path, columns.names, Told(encoding=encoding))
+    source = sniffed_input(path, columns.names, encoding=encoding)
     if not task.has_classes:
         source = with_numbers_of(source, label)
 

@@ -18,7 +18,7 @@ from tuneline.readers.label_values import plain_text
 from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.runtime.errors import DataError
-from tuneline.sniffing.files import Told, sniff
+from tuneline.sniffing.files import sniff
 from tuneline.tasks import TASKS
 
 MOST_BAD = 0.01
@@ -65,8 +65,9 @@ def read_files(
         UnclearHeaderError: No file shows whether they have a header.
         DataError: The files have different layouts, or cannot be read.
     """
-    told = Told(encoding=encoding, header=header)
-    sniffed = {split: sniff(path, told) for split, path in by_split(files_in(paths)).items()}
+    sniffed = {}
+    for split, path in by_split(files_in(paths)).items():
+        sniffed[split] = sniff(path, encoding=encoding, header=header)
     clear = [file.header for file in sniffed.values() if file.is_clear]
     if not clear:
         raise sniffed["train"].unclear_header("add --header", "add --no-header")

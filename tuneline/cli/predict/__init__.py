@@ -4,6 +4,7 @@ Imports no torch, which would take seconds to start.
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +19,6 @@ from tuneline.runtime.errors import StageError, refusing
 
 if TYPE_CHECKING:
     from tuneline.readers.tables import Format, Input
-    from tuneline.sniffing.files import Told
 
 FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder of such files; - for standard input"
 OUTPUT_HELP = (
@@ -76,15 +76,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         ),
     ] = None,
     max_bad_share: Annotated[float, typer.Option(min=0, max=1, help=BAD_SHARE_HELP)] = 0.0,
-    delimiter: Annotated[str | None, typer.Option(help="Delimiter of CSV and TSV: one character")] = None,
-    quoting: Annotated[
-        Literal["standard", "literal"] | None,
-        typer.Option(help="standard: quotes enclose fields (CSV); literal: quotes are text (TSV)"),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="A,B,...", help="Names for CSV and TSV without a header line"),
-    ] = None,
     encoding: Annotated[
         str | None,
         typer.Option(
@@ -119,11 +110,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.predict.streaming import StreamOptions, predict_input
     from tuneline.predict.writing import PredictionOutput
     from tuneline.readers.formats import format_of
-    from tuneline.sniffing.files import Told
 
     # arguments, all checked before a row is predicted
     # - files
-    check_options(delimiter, encoding, engine, workers)
+    check_options(encoding, engine, workers)
     target = None if output == "-" else Path(output)
     is_folder = target is not None and (output.endswith("/") or target.is_dir())
     if target is not None and target.exists() and not is_folder and (problem := not_a_file(target)):
@@ -134,15 +124,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
         raise StageError("--output: each file has a result of its own.", "Name a folder: -o results/")
 
     # - formats
-    told = Told(
-        format=named_format(input_format),
-        delimiter=delimiter,
-        quoting=quoting,
-        columns=tuple(columns.split(",")) if columns else None,
-        encoding=encoding,
-    )
+    input_kind = named_format(input_format)
     for source in sources:
-        _ = told.format or format_of(source, "--input-format")
+        _ = input_kind or format_of(source, "--input-format")
     output_kind = output_format or output_kind_of(target, is_folder)
 
     # - model and columns
@@ -159,7 +143,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     rule = promised_rule(classifier, choice.file(), required)
     options = StreamOptions(batch_size, BadRowPolicy(max_bad_share, BAD_ROW_OPTION), rule, why)
     with refusing():
-        inputs = [opened_input(source, told, texts) for source in sources]
+        inputs = [opened_input(source, texts, input_kind, encoding) for source in sources]
         output_file = PredictionOutput(target, output_kind)
         if target is not None and is_folder:
             task = FileTask(choice, inputs[0], input_columns, output_file, options)
@@ -195,7 +179,9 @@ def named_format(name: str | None) -> "Format | None":
     return FORMATS[name]
 
 
-def opened_input(source: Path | None, told: "Told", texts: tuple[str, ...]) -> "Input":
+def opened_input(
+    source: Path | None, texts: tuple[str, ...], file_format: "Format | None", encoding: str | None
+) -> "Input":
     """Return an input with how it is written: what is told, else what is detected.
 
     A stream is not read ahead, so nothing of it is detected.
@@ -205,17 +191,15 @@ def opened_input(source: Path | None, told: "Told", texts: tuple[str, ...]) -> "
     from tuneline.sniffing.files import sniffed_input
 
     if source is not None and not source.is_fifo():
-        return sniffed_input(source, texts, told)
-    file_format = told.format or format_of(source, "--input-format")
-    return Input(source, file_format.usual.told(told.layout))
+        return sniffed_input(source, texts, file_format=file_format, encoding=encoding)
+    usual = (file_format or format_of(source, "--input-format")).usual
+    return Input(source, replace(usual, encoding=encoding or usual.encoding))
 
 
-def check_options(delimiter: str | None, encoding: str | None, engine: str, workers: int | None) -> None:
+def check_options(encoding: str | None, engine: str, workers: int | None) -> None:
     """Check options before anything is loaded."""
     from tuneline.readers.text import known_encoding
 
-    if delimiter is not None and len(delimiter) != 1:
-        raise StageError(f"--delimiter: {delimiter!r} is not one character.")
     if encoding is not None:
         known_encoding(encoding)
     if workers is not None and engine == "local":

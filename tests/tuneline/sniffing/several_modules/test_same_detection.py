@@ -23,7 +23,6 @@ from tuneline.readers.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows
 from tuneline.readers.tables import open_table
 from tuneline.runtime.errors import DataError
-from tuneline.sniffing.files import Told
 from tuneline.tasks import TASKS, unnamed_task
 
 TEXTS = [f'Größe {n}: wörds, "more"; the parcel {"never came" if n % 2 else "was broken"}' for n in range(60)]
@@ -127,7 +126,7 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
     filled = [texts for texts in expected if any(text and text.strip() for text in texts)]
 
     # predict
-    source = opened_input(path, Told(), columns)
+    source = opened_input(path, columns, None, None)
     assert source.layout == files["train"].source.layout
     with open_table(source) as opened:
         rows_of_predict = good_rows(opened, InputColumns(columns), BadRows(str(path), "row", EVERY_ROW))
