@@ -290,7 +290,7 @@ def find_version(root: Path, name: str) -> tuple[str, Path]:
                 return f"the model in {ONNX}, {precision}", path
     raise StageError(
         f"{name}: no folder, no version or stage of the registry, and not the model in {ONNX}.",
-        "`git fetch --tags` and `tuneline versions --all` list what is registered.",
+        "`git fetch --tags` and `tuneline versions` list what is registered.",
     )
 
 

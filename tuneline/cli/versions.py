@@ -2,21 +2,13 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from tuneline.repository.git import registries, tagger_of
 from tuneline.repository.registry import RegistryTags, Version
 from tuneline.runtime.terminal import say, visible
 
-SHOWN = 10
-"""Number of versions that are shown without ``--all``."""
 
-EveryVersion = Annotated[bool, typer.Option("--all", help=f"All versions, not only the last {SHOWN}")]
-
-
-def command(every: EveryVersion = False) -> None:
+def command() -> None:
     """Show what is in production, and the versions, the newest first.
 
     From the git tags of this clone: `git fetch --tags` brings those of others.
@@ -28,7 +20,7 @@ def command(every: EveryVersion = False) -> None:
     for tags in by_artifact.values():
         for line in stage_lines(root, tags):
             say(line)
-        for line in version_lines(tags, every=every):
+        for line in version_lines(tags):
             say(line)
 
 
@@ -51,24 +43,19 @@ def stage_lines(root: Path, tags: RegistryTags) -> list[str]:
     return lines
 
 
-def version_lines(tags: RegistryTags, *, every: bool) -> list[str]:
-    """Return a line for each version, the newest first, and how many are left out."""
+def version_lines(tags: RegistryTags) -> list[str]:
+    """Return a line for each version, the newest first."""
     stages: dict[Version, list[str]] = {}
     for stage in tags.stages:
         staged = tags.in_stage(stage)
         if staged is not None:
             stages.setdefault(staged, []).append(stage)
 
-    versions = tags.versions[::-1]
-    shown = versions if every else versions[:SHOWN]
-    width = max((len(version.name) for version in shown), default=0)
     lines = []
-    for version in shown:
+    for version in reversed(tags.versions):
         place = ", ".join(stages.get(version, []))
-        line = f"  {version.name:<{width}}  {version.commit[:12]}  {_time(tags.registered(version))}  {place}"
+        line = f"  {version.name:<10}  {version.commit[:12]}  {_time(tags.registered(version))}  {place}"
         lines.append(line.rstrip())
-    if len(shown) < len(versions):
-        lines.append(f"  ... and {len(versions) - len(shown)} more: tuneline versions --all")
     return lines
 
 

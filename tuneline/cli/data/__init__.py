@@ -33,7 +33,7 @@ def drop(check: CheckOption, from_split: From = None) -> None:
     import pyarrow as pa
 
     from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
-    from tuneline.cli.data.dropping import added, choose_rows
+    from tuneline.cli.data.dropping import choose_rows, distinct
     from tuneline.core.tables import SplitReader, check_text_columns
     from tuneline.params.loading import load_params
     from tuneline.paths import RAW, SPLITS
@@ -54,11 +54,11 @@ def drop(check: CheckOption, from_split: From = None) -> None:
     # list them
     with corrections_locked():
         before = Corrections.read()
-        dropped = added(before.dropped, pa.concat_tables(entries))
+        dropped = distinct(pa.concat_tables([before.dropped, *entries]))
         Corrections(before.labels, dropped).write()
 
     # what was written, or would be
     new = dropped.num_rows - before.dropped.num_rows
-    say(f"{dropped_file()}: {new:,} new, {dropped.num_rows:,} lines in all.")
+    say(f"{dropped_file()}: {new:,} new lines, {dropped.num_rows:,} in all.")
     if new:
         say(NEXT_STEPS)

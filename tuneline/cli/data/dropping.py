@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
 from tuneline.analysis.text import same_text_keys
 from tuneline.core.arrays import RowNumbers
 from tuneline.core.hashes import split_hash
-from tuneline.core.tables import ROW_GROUP, SplitReader, failing_rows_schema, read_table
+from tuneline.core.tables import SplitReader, failing_rows_schema, read_table
 from tuneline.params import Params
 from tuneline.params.validate import ERROR_CHECKS, WARNING_CHECKS
 from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
@@ -28,8 +27,8 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> tuple[dic
         ``DROPPED_SCHEMA``.
 
     Raises:
-        StageError: The check is unknown or has not run on this data, a split would have no row left, or the
-            check is about pairs of two splits, and ``from_split`` is missing.
+        StageError: The check is unknown or has not run on this data, or it is about pairs of two splits, and
+            ``from_split`` is missing.
     """
     failing = _violations(check)
     entries = [DROPPED_SCHEMA.empty_table()]
@@ -56,11 +55,6 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> tuple[dic
         if not len(rows):
             continue
         raw = SplitReader.open(RAW, name, "download")
-        if len(rows) == raw.rows:
-            raise StageError(
-                f"No row of {name} would be left; nothing was written.",
-                "Drop the rows of another split: --from.",
-            )
         numbers[name] = len(rows)
         keys = _keys(raw, rows, texts)
         which = np.full(len(rows), ALL, dtype=object)
@@ -112,11 +106,8 @@ def _equal_rows(split: str, failing: pa.Table, texts: list[str]) -> RowNumbers:
 
 def _keys(raw: SplitReader, rows: RowNumbers, texts: list[str]) -> NDArray[np.object_]:
     """Return the hashes of rows of a raw split, as ``corrections.row_keys`` does; row numbers ascend."""
-    keys = np.full(len(rows), "", dtype=object)
-    for start in range(0, len(rows), ROW_GROUP):
-        table = raw.take(rows[start : start + ROW_GROUP], texts)
-        keys[start : start + len(table)] = row_keys([table[name] for name in texts]).to_pylist()
-    return keys
+    table = raw.take(rows, texts)
+    return np.array(row_keys([table[name] for name in texts]).to_pylist(), dtype=object)
 
 
 def distinct(entries: pa.Table) -> pa.Table:
@@ -125,11 +116,3 @@ def distinct(entries: pa.Table) -> pa.Table:
     groups = entries.group_by([KEY, "split"], use_threads=False)
     grouped = groups.aggregate([("rows", "min"), ("reason", "first")])
     return grouped.rename_columns([KEY, "split", "rows", "reason"]).cast(DROPPED_SCHEMA)
-
-
-def added(dropped: pa.Table, entries: pa.Table) -> pa.Table:
-    """Return the lines of the file and new ones; a row that every split drops already needs no other line."""
-    is_everywhere = pc.and_(pc.equal(dropped["split"], ""), pc.equal(dropped["rows"], ALL))
-    everywhere = dropped.filter(is_everywhere)[KEY].combine_chunks()
-    is_listed = pc.is_in(entries[KEY], value_set=everywhere)
-    return distinct(pa.concat_tables([dropped, entries.filter(pc.invert(is_listed))]))

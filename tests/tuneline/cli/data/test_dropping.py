@@ -111,8 +111,6 @@ def test_row_that_is_wrong_by_itself_is_dropped_from_every_split(run):
         ("nine", "", "all", "control_characters"),
     }
     assert len(dropped()) == 5
-    run("--check", "control_characters", "--from", "test")
-    assert len(dropped()) == 5, "it is dropped from every split already"
 
 
 def test_rows_of_other_data_are_refused(run):
@@ -137,11 +135,3 @@ def test_rows_of_other_data_are_refused(run):
     write_params(Path(), data=DATA)
     (CHECKS / "checks.json").unlink()
     assert "checks.json is missing" in run("--check", "leakage", "--from", "train").output
-
-
-def test_split_is_never_emptied(run):
-    write_rows("near_duplicates", [("test", row, "validation", row % 3) for row in range(4)])
-    done = run("--check", "near_duplicates", "--from", "test")
-    assert done.exit_code == 1
-    assert "No row of test would be left; nothing was written." in done.output
-    assert not DROPPED.exists()
