@@ -56,7 +56,6 @@ SETTINGS = {
     "model.config.num_hidden_layers": 1,  # a small model: the share of all else is largest
     "train.epochs": None,
     "train.max_steps": 20,
-    "evaluate.behaviour": None,
     "run.checkpoint_every_steps": None,
 }
 ENGINES = {"local": "local", "ray1": "ray", "ray2": "ray", "ray4": "ray"}

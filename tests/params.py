@@ -13,7 +13,6 @@ from tuneline.params.loading import default_values, parse_params
 OF_THE_SAMPLE = {
     "data": {"text_columns": ["subject", "body"], "label_column": "queue"},
     "model": {"config": {"model_type": "bert"}},
-    "evaluate": {"behaviour": "tickets"},
 }
 """What every task sets."""
 

@@ -74,18 +74,8 @@ def change_model_and_checks(project: Project) -> None:
             "seed": 7,
             "model.config": model,
             "validate.severity": {"duplicates": "error"},
-            "evaluate.behaviour": None,
         }
     )
-
-
-def replace_behaviour_tests(project: Project) -> None:
-    behaviour = project.folder / "conf/behaviour"
-    (behaviour / "tickets.yaml").unlink(missing_ok=True)
-    (behaviour / "news.yaml").write_text(
-        "tests:\n  - {name: typing mistakes, kind: invariance, change: typo}\n"
-    )
-    project.set_params({"evaluate.behaviour": "news"})
 
 
 def add_a_stage(project: Project) -> None:
@@ -112,14 +102,12 @@ CHANGES: list[Callable[[Project], None]] = [
     add_and_remove_tasks,
     rename_launch_configurations,
     change_model_and_checks,
-    replace_behaviour_tests,
     add_a_stage,
     change_the_flows,
 ]
 
 TESTS_OF_USERS_FILES = [
     "tests/tuneline/test_settings.py",
-    "tests/stages/evaluate/behaviour/test_suite.py",
     "tests/stages/train/test_launch_files.py",
     "tests/test_conf.py",
     "tests/test_dvc_yaml.py",

@@ -94,10 +94,8 @@ def main() -> dict[str, float]:
             stopping += [f"{precision}: {message}" for message in model["violations"]]
     for precision, model in models.items():
         model["published"] = not stopping and not model["violations"]
-        metrics[f"{precision}_{metric}"] = model[metric]
         for name in ("max_abs_diff", "agreement", f"{metric}_drop"):
             metrics[f"{precision}_{name}"] = model[name]
-        metrics[f"{precision}_published"] = int(model["published"])
 
     # metrics and report, also of a comparison that stops the pipeline
     write_record(METRICS / "compare.json", Metrics.of(metrics))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.evaluation.probability_scores import probability_scores
+from tuneline.evaluation.curves import probability_scores
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import Estimate, effective_rows, exact_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, project_metric

@@ -1,22 +1,17 @@
-"""Evaluate the trained classifier on the reported split: metrics, metrics by slice, behaviour tests.
+"""Evaluate the trained classifier on the reported split: metrics, and metrics by slice.
 
-Reads: ``models/classifier/``; the reported split in ``data/tokenized/`` and ``data/raw/``;
-``reports/baselines/``, what simple models predict; ``reports/checks/rows/``, for the metric without leaked
-rows; ``reports/checks/clusters/``, which rows are independent; ``conf/behaviour/NAME.yaml``; the functions in
-``project/`` that ``evaluate.metrics`` names; ``seed`` and the section ``evaluate``.
-Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice;
-behaviour tests. Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/behaviour.json``,
-``reports/evaluation.json`` with all metrics, ``plots/evaluation/``, and ``metrics/evaluate.json`` with those
-that people compare. A behaviour test below its ``min_pass_rate`` stops the pipeline, after all outs are
-written.
+Reads: ``models/classifier/``; the reported split in ``data/tokenized/``; ``reports/baselines/``, what simple
+models predict; ``reports/checks/rows/``, for the metric without leaked rows; ``reports/checks/clusters/``,
+which rows are independent; the functions in ``project/`` that ``evaluate.metrics`` names; ``seed`` and the
+section ``evaluate``.
+Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice.
+Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/evaluation.json`` with all
+metrics, ``plots/evaluation/``, and ``metrics/evaluate.json`` with those that people compare.
 """
 
 import csv
-import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.evaluate.behaviour import LabelledTexts, pass_rates, read_suite, run_suite, violations_of
 from tuneline.core.records import Metrics, write_record
 from tuneline.core.stage import Measurements, require, run_stage
 from tuneline.core.tables import ROW_GROUP, SplitReader
@@ -35,9 +29,8 @@ from tuneline.evaluation.evaluation import (
     plot_columns,
 )
 from tuneline.evaluation.keys import summary
-from tuneline.evaluation.records import Behaviour, BehaviourResult, Slices
 from tuneline.evaluation.scoring import leaked_rows
-from tuneline.evaluation.slices import RowSlice, label_slices, length_slices
+from tuneline.evaluation.slices import RowSlice, Slices, label_slices, length_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import CustomMetric, load_metric
 from tuneline.model.tokenized_splits import TokenizedSplit
@@ -51,14 +44,13 @@ from tuneline.paths import (
     METRICS,
     PLOTS,
     PREDICTIONS,
-    RAW,
     REPORTS,
     TOKENIZED,
     split_file,
 )
 from tuneline.predictions.files import PredictedLogits, clusters_of_split, read_baselines, write_predictions
 from tuneline.runtime.atomic_files import replace_directory
-from tuneline.runtime.errors import DataError, GateError
+from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import phase, progress
 from tuneline.tasks import trained_task
 from tuneline.tasks.task import Logits
@@ -74,22 +66,16 @@ def make_split_slices(lengths: NDArray[np.int64], predictions: PredictedLogits) 
 
 
 def main() -> Measurements:
-    """Predict the reported split, compute metrics, slices and behaviour tests, and write the outs."""
+    """Predict the reported split, compute metrics and slices, and write the outs."""
     params = load_params()
     settings = params.evaluate
 
     # data, and which rows are independent, unless the data checks have not run here
     split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
-    raw = SplitReader.open(RAW, settings.split, made_by="download")
-    texts = LabelledTexts.of(raw, params.data.text_columns, split.labels, split.task)
     clusters = clusters_of_split(settings.split, len(split))
-    texts = replace(texts, clusters=clusters)
 
     # what else may be missing or invalid is reported before the model predicts, which takes longest
     require(split_file(BASELINES, settings.split), made_by="baseline")
-    suite = None
-    if settings.behaviour is not None:
-        suite = read_suite(settings.behaviour)
     custom = [load_metric("evaluate.metrics", name, split.task, ALL_METRICS) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
 
@@ -100,33 +86,20 @@ def main() -> Measurements:
 
     classifier = Classifier.load(CLASSIFIER, split.task)
 
-    def predict_texts(rows: Sequence[tuple[str, ...]]) -> Logits:
-        return classifier.logits_of_texts(rows, ROWS_PER_BATCH)
+    # predictions
+    started = time.perf_counter()
+    logits = classifier.logits(split, ROWS_PER_BATCH)
+    seconds = time.perf_counter() - started
 
-    with mapped_logits(REPORTS, len(split), split.task.outputs) as logits:
-        # predictions
-        started = time.perf_counter()  # of the split only: behaviour tests have other texts
-        classifier.logits(split, ROWS_PER_BATCH, logits)
-        seconds = time.perf_counter() - started
-        behaviour: list[BehaviourResult] = []
-        if suite is not None:
-            behaviour = run_suite(suite, texts, predict_texts)
-
-        # metrics and outs
-        with progress("evaluate"):
-            predictions = PredictedLogits(split.labels, logits, split.task, clusters)
-            evaluation = measure_split(params, predictions, split.lengths, custom)
-            metrics = evaluation.metrics | pass_rates(behaviour) | evaluation.worst_slice
-            phase("writing")
-            write_outs(predictions, evaluation.slices, behaviour, metrics)
-            shown = summary(metrics, evaluation.predictions.deciding)
-            write_record(METRICS / "evaluate.json", Metrics.of(shown))
-
-    # the outs are written: they show which cases failed
-    violations = violations_of(behaviour)
-    if violations:
-        message = "\n  ".join(["the model fails behaviour tests:", *violations])
-        raise GateError(message, f"Failed cases are in {REPORTS / 'behaviour.json'}.")
+    # metrics and outs
+    with progress("evaluate"):
+        predictions = PredictedLogits(split.labels, logits, split.task, clusters)
+        evaluation = measure_split(params, predictions, split.lengths, custom)
+        metrics = evaluation.metrics | evaluation.worst_slice
+        phase("writing")
+        write_outs(predictions, evaluation.slices, metrics)
+        shown = summary(metrics, evaluation.predictions.deciding)
+        write_record(METRICS / "evaluate.json", Metrics.of(shown))
     return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
 
 
@@ -178,24 +151,9 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
     return split
 
 
-@contextmanager
-def mapped_logits(folder: Path, rows: int, outputs: int) -> Iterator[Logits]:
-    """Yield an empty array ``(rows, outputs)``, mapped to a file without a name in a folder.
-
-    The system writes and evicts its pages, so any number of rows fits into memory.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    size = 4 * rows * outputs  # bytes of float32
-    with tempfile.TemporaryFile(dir=folder) as file:
-        # else a full disk would kill the process when it writes a page
-        os.posix_fallocate(file.fileno(), 0, size)
-        yield np.asarray(np.memmap(file, np.float32, "r+", shape=(rows, outputs)))
-
-
 def write_outs(
     predictions: PredictedLogits,
     slices: Slices,
-    behaviour: Sequence[BehaviourResult],
     metrics: Mapping[str, float],
 ) -> None:
     """Write every out of the stage but ``metrics/evaluate.json``, which has some of the metrics."""
@@ -207,7 +165,6 @@ def write_outs(
         clusters=predictions.clusters,
     )
     write_record(REPORTS / "slices.json", slices)
-    write_record(REPORTS / "behaviour.json", Behaviour(tests=behaviour))
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, predictions)
         scores = []

@@ -1,6 +1,5 @@
-"""The trained classifier: load it, and compute the logits of tokenized rows or of texts."""
+"""The trained classifier: load it, and compute the logits of tokenized rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_outputs
-from tuneline.model.encoded_columns import Encoder, tokenized_rows
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
-from tuneline.model.long_text import LongText
-from tuneline.model.tokenizer import load_tokenizer, long_text_beside
+from tuneline.model.tokenizer import load_tokenizer
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
@@ -29,7 +26,6 @@ class Classifier:
     model: TrainedModel
     tokenizer: PreTrainedTokenizerFast
     device: torch.device
-    long_text: LongText
 
     @classmethod
     def load(cls, folder: Path, labels: Task) -> "Classifier":
@@ -50,21 +46,19 @@ class Classifier:
                 "Train again: `dvc repro train`.",
             )
         device = PartialState().device
-        return cls(model.to(device).eval(), tokenizer, device, long_text_beside(folder))
+        return cls(model.to(device).eval(), tokenizer, device)
 
-    def logits(self, rows: TokenizedRows, batch_size: int, out: Logits | None = None) -> Logits:
+    def logits(self, rows: TokenizedRows, batch_size: int) -> Logits:
         """Return the logits of every row, float32 ``(rows, outputs)``.
 
         Rows of similar length share a batch, which has ``batch_size`` rows, or windows of rows, at most.
-        ``out`` is an array for the result, which may be mapped to a file; without it, one is made in memory.
         """
 
         def compute_logits(inputs: dict[str, Tensor]) -> Tensor:
             logits: Tensor = self.model(**inputs).logits
             return logits
 
-        if out is None:
-            out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
+        out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
         return compute_outputs(
             compute_logits,
             rows,
@@ -74,17 +68,3 @@ class Classifier:
             batch_size=batch_size,
             title="predict",
         )
-
-    def logits_of_texts(self, texts: Sequence[tuple[str, ...]], batch_size: int) -> Logits:
-        """Return the logits of rows of one or two texts, shape ``(rows, outputs)``.
-
-        They are tokenized as the stage ``tokenize`` does it.
-        """
-        pairs = len(texts[0]) == 2
-        encoder = Encoder(self.tokenizer, self.tokenizer.model_max_length, pairs, self.long_text)
-        if pairs:
-            encoded = encoder.encode(list(texts))
-        else:
-            encoded = encoder.encode([row[0] for row in texts])
-        rows = tokenized_rows(encoder.columns(encoded), self.long_text.answer)
-        return self.logits(rows, batch_size)

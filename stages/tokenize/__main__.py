@@ -58,10 +58,10 @@ STATE = "state"
 
 def tokenize_splits(
     params: Params, base: BaseSource, splits: Mapping[str, SplitReader], target: Path
-) -> tuple[dict[str, EncodingCounts], EncodingCounts]:
+) -> tuple[EncodingCounts, EncodingCounts]:
     """Tokenize every split into a folder, which may have splits and a tokenizer that are finished.
 
-    Return the counts of rows and tokens by split, and the counts of the rows that were not finished.
+    Return the counts of all rows and tokens, and the counts of the rows that were not finished.
     """
     # tokenizer
     train = RawTexts(splits["train"], params.data.text_columns)
@@ -80,9 +80,9 @@ def tokenize_splits(
     done = sum(results, start=EncodingCounts())
 
     # counts: also of the files that an earlier run finished
-    counts = dict.fromkeys(splits, EncodingCounts())
+    counts = EncodingCounts()
     for shard in shards:
-        counts[shard.split] += EncodingCounts(**json.loads(shard.counts.read_bytes()))
+        counts += EncodingCounts(**json.loads(shard.counts.read_bytes()))
     shutil.rmtree(target / STATE)
     return counts, done
 
@@ -171,12 +171,7 @@ def main() -> Measurements:
         counts, done = tokenize_splits(params, base, splits, folder)
     seconds = time.perf_counter() - started
 
-    # metrics of all rows, then of each split
-    total = sum(counts.values(), start=EncodingCounts())
-    metrics = dict(total.metrics())
-    for split, split_counts in counts.items():
-        metrics |= split_counts.metrics(f"{split}_")
-    write_record(METRICS / "tokenize.json", Metrics.of(metrics))
+    write_record(METRICS / "tokenize.json", Metrics.of(counts.metrics()))
     return {"rows_per_second": round(done.rows / seconds), "tokens_per_second": round(done.tokens / seconds)}
 
 

@@ -295,23 +295,21 @@ def training_metrics(
 ) -> dict[str, float]:
     """Return the contents of ``metrics/train.json``.
 
-    Losses and metrics are of the validation split unless named training. The interval, of the metric of the
-    published weights, is named after the weights that ``train.keep`` selects: best or final.
+    Loss and metric are of the validation split. The metric of the published weights is named after those that
+    ``train.keep`` selects: best or final.
     """
     final = progress.evaluated[-1]
     best = progress.best or final
-    metrics: dict[str, float] = {"steps": progress.step, "best_step": best.step}
-    if progress.logged:  # a frozen checkpoint has no steps
-        metrics["final_training_loss"] = progress.logged[-1].loss
-    metrics["final_loss"] = final.loss
-    metrics["best_loss"] = best.loss
-    metrics[f"final_{metric}"] = final.metric
-    metrics[f"best_{metric}"] = best.metric
+    metrics: dict[str, float] = {"steps": progress.step, "best_step": best.step, "best_loss": best.loss}
+    key = f"best_{metric}"
+    metrics[key] = best.metric
+    if keep != "best":
+        key = f"final_{metric}"
+        metrics[key] = final.metric
 
     if interval is not None:
-        kept = "best" if keep == "best" else "final"
-        metrics[f"{kept}_{metric}_low"] = interval.low
-        metrics[f"{kept}_{metric}_high"] = interval.high
+        metrics[f"{key}_low"] = interval.low
+        metrics[f"{key}_high"] = interval.high
     return metrics
 
 

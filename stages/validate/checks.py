@@ -363,7 +363,6 @@ _CHECKS = (
         "learnable_labels",
         "between",
         (Requirement("auc_high", low="min_auc"),),
-        metric="label_auc",
         title="A cheap linear model can predict labels of train from texts.",
         hint=(
             "Look at rows and their labels: they may have been shuffled, or joined by the wrong key. If they"

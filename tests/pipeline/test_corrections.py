@@ -17,7 +17,6 @@ DATA = {
     "data.source": "files",
     "data.text_columns": ["text"],
     "data.label_column": "label",
-    "evaluate.behaviour": None,
     "tokenize.vocab_size": 300,
     "model.config": SMALL["model.config"],
 }

@@ -25,7 +25,6 @@ SETTINGS = [
     "data.max_rows=200",
     "train.epochs=null",
     "train.max_steps=5",
-    "evaluate.behaviour=null",
     "compare.int8.min_agreement=0.5",  # the logits of a hardly trained model are close together
     "compare.int8.max_metric_drop=0.5",
     "compare.fp32.min_agreement=0.9",

@@ -233,32 +233,8 @@ class FinishedProject:
         ]
         self.write(
             "reports/slices.json",
-            {"metric": metric, "level": 0.95, "smallest": slices[2], "worst": slices[1], "slices": slices},
+            {"metric": metric, "level": 0.95, "worst": slices[1], "slices": slices},
         )
-        failure = {
-            "before": {"texts": ["a", HOSTILE], "prediction": "billing"},
-            "after": {"texts": ["b", HOSTILE], "prediction": "damage"},
-        }
-        test = {
-            "name": "a typing mistake",
-            "kind": "invariance",
-            "cases": 100,
-            "passed": 97,
-            "min_pass_rate": None,
-            "failures": [failure],
-        }
-        test |= {"pass_rate": 0.97, "low": 0.91, "high": 0.99}
-        few = {
-            **test,
-            "name": "no case at all",
-            "kind": "minimum_functionality",
-            "cases": 0,
-            "passed": 0,
-            "pass_rate": None,
-            "min_pass_rate": 0.9,
-            "failures": [],
-        }
-        self.write("reports/behaviour.json", {"tests": [test, few]})
 
     def compare(self) -> None:
         metric = self.metric

@@ -43,8 +43,7 @@ from tuneline.repository.git import (
 from tuneline.repository.promoted_models import ARTIFACT
 from tuneline.repository.source_versions import set_back
 from tuneline.results.verdict.facts import RunFacts, is_stale
-from tuneline.results.verdict.rules import judge_run, next_steps
-from tuneline.results.verdict.words import EARLIER_MODEL, purpose, statements
+from tuneline.results.verdict.rules import EARLIER_MODEL, judge_run, next_steps
 from tuneline.runtime.errors import StageError
 from tuneline.settings import load_settings
 from tuneline.words.titles import SIMPLE_MODEL_TITLES, title_of
@@ -129,18 +128,18 @@ def show_project(console: Console, root: Path) -> None:
     for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
     console.print(quality_table(evaluated, run.compared, split))
-    for statement in statements(judge_run(run)):
-        console.print(Text(f"{statement}\n"))
+    for finding in judge_run(run):
+        console.print(Text(f"{finding}\n"))
 
     # facts
     _print_facts(console, provenance(root, lock) | _paths(root, lock, run))
 
     # what to do
     steps = next_steps(run)
-    width = max(len(step.command) for step in steps)
+    width = max(len(command) for command, _ in steps)
     console.print(Text("\nTry next:"))
-    for step in steps:
-        console.print(Text(f"  {step.command:{width}}  {purpose(step)}"))
+    for command, purpose in steps:
+        console.print(Text(f"  {command:{width}}  {purpose}"))
     if (root / PARAMS).exists():
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 

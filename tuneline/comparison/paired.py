@@ -14,7 +14,6 @@ from tuneline.metrics.stats import (
     LEVEL,
     RESAMPLES,
     Difference,
-    clustered_mcnemar_p_value,
     mcnemar_p_value,
     paired_difference,
 )
@@ -46,10 +45,10 @@ class McNemar:
         first_only = int((first_right & ~second_right).sum())
         second_only = int((second_right & ~first_right).sum())
         if clusters is None:
-            return cls(first_only, second_only, mcnemar_p_value(first_only, second_only))
-        net = np.zeros(int(clusters.max()) + 1, np.int64)
+            clusters = np.arange(len(first_right))
+        net = np.zeros(int(clusters.max(initial=-1)) + 1, np.int64)
         np.add.at(net, clusters, first_right.astype(np.int64) - second_right)
-        return cls(first_only, second_only, clustered_mcnemar_p_value(net))
+        return cls(first_only, second_only, mcnemar_p_value(net))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.evaluation.curves import calibration, precision_recall_curve, roc_curve
-from tuneline.evaluation.probability_scores import probabilities_of
-from tuneline.evaluation.records import Slices
 from tuneline.evaluation.scoring import (
     SplitPredictions,
     baseline_metrics,
@@ -22,7 +20,7 @@ from tuneline.evaluation.scoring import (
     split_metrics,
     spread_metrics,
 )
-from tuneline.evaluation.slices import RowSlice, score_slices, slices_report
+from tuneline.evaluation.slices import RowSlice, Slices, score_slices, slices_report
 from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.judging import averaging
 from tuneline.metrics.table import primary_metric
@@ -122,7 +120,7 @@ def plot_columns(predictions: PredictedLogits) -> dict[str, dict[str, NDArray[An
         labels = np.empty(0, dtype=np.int64)
 
     # classes: without rows for a regression
-    probability = probabilities_of(task, logits)
+    probability = task.scores(logits)
     return {
         "scatter": {"actual": scattered_labels, "predicted": scattered_predictions},
         "roc": roc_curve(probability, labels),

@@ -68,33 +68,32 @@ def clean_keys(metric: Metric) -> tuple[str, str, str]:
     return value, f"{value}_low", f"{value}_high"
 
 
-def leak_keys(metric: Metric) -> tuple[str, str]:
-    """Return the keys of the ends of the interval of what the leaked rows add to the metric."""
-    return f"{metric.name}_from_leaks_low", f"{metric.name}_from_leaks_high"
-
-
 def custom_metrics(evaluated: Iterable[str]) -> list[str]:
     """Return the names that ``evaluate.metrics`` added."""
     built_in = {"rows", LEAKED_ROWS, PREDICTED_CLASSES, NEVER_PREDICTED, MOST_PREDICTED}
     built_in |= {INDEPENDENT_ROWS, LABELS_PER_ROW, PREDICTED_LABELS_PER_ROW}
     for metric in ALL_METRICS.values():
         built_in |= {metric.name, f"worst_slice_{metric.name}"}
-        built_in.update(interval_keys(metric), clean_keys(metric), leak_keys(metric))
+        built_in.update(interval_keys(metric), clean_keys(metric))
         for model in SIMPLE_MODELS:
             built_in.add(str(baseline_key(metric, model)))
             built_in.update(over_keys(metric, model))
-    ends = ("_pass_rate", WITHOUT_LEAKS)
-    return [name for name in evaluated if name not in built_in and not name.endswith(ends)]
+    return [name for name in evaluated if name not in built_in and not name.endswith(WITHOUT_LEAKS)]
+
+
+def metric_names(metrics: Mapping[str, float]) -> list[str]:
+    """Return the names of a model's metrics: first of the metric table, then of ``evaluate.metrics``."""
+    return [name for name in ALL_METRICS if name in metrics] + custom_metrics(metrics)
 
 
 def summary(evaluated: Mapping[str, float], deciding: Metric) -> dict[str, float]:
     """Return what ``metrics/evaluate.json`` has of all metrics, which are in ``reports/evaluation.json``.
 
     It has the metrics of the model, the interval of the one that decides, what decides it of the simple
-    models, of rows that are not leaked and of the worst slice, pass rates, and the metrics of the user.
+    models, of rows that are not leaked and of the worst slice, and the metrics of the user.
     """
     names = {*ALL_METRICS, "rows", *interval_keys(deciding), clean_keys(deciding)[0]}
     names.add(f"worst_slice_{deciding.name}")
     names.update(str(baseline_key(deciding, model)) for model in SIMPLE_MODELS)
     names.update(custom_metrics(evaluated))
-    return {name: value for name, value in evaluated.items() if name in names or name.endswith("_pass_rate")}
+    return {name: value for name, value in evaluated.items() if name in names}

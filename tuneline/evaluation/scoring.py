@@ -11,23 +11,27 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.tables import ROW_GROUP
+from tuneline.evaluation.curves import probability_scores
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
     INDEPENDENT_WITHOUT_LEAKS,
+    LABELS_PER_ROW,
     LEAKED_ROWS,
+    MOST_PREDICTED,
+    NEVER_PREDICTED,
+    PREDICTED_CLASSES,
+    PREDICTED_LABELS_PER_ROW,
     WITHOUT_LEAKS,
     baseline_key,
     clean_keys,
     interval_keys,
-    leak_keys,
     over_keys,
 )
-from tuneline.evaluation.probability_scores import probability_scores, spread
 from tuneline.evaluation.table import reported_metrics
 from tuneline.metrics.functions import CustomMetric
 from tuneline.metrics.judging import mean_loss, prediction_scores
 from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import Estimate, leak_difference, metric_interval, paired_difference
+from tuneline.metrics.stats import Estimate, metric_interval, paired_difference
 from tuneline.metrics.table import Averaging, Metric, project_metric
 from tuneline.runtime.errors import DataError
 from tuneline.tasks import Task
@@ -129,7 +133,7 @@ def leak_metrics(
     leaked: NDArray[np.bool_],
     baselines: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, float]:
-    """Return the number of leaked rows, and the deciding metric without them, with its intervals.
+    """Return the number of leaked rows, and the deciding metric without them, with its interval.
 
     Without leaked rows, or without others, there is only the number. The comparisons with the simple models,
     whose predictions are the ``baselines``, are repeated without the leaked rows, too.
@@ -137,22 +141,6 @@ def leak_metrics(
     metrics: dict[str, float] = {LEAKED_ROWS: int(leaked.sum())}
     if not leaked.any() or leaked.all():
         return metrics
-
-    # what the leaked rows change
-    difference = leak_difference(
-        split.deciding,
-        split.labels,
-        split.values,
-        leaked,
-        average=split.average,
-        seed=split.seed,
-        clusters=split.clusters,
-    )
-    low_key, high_key = leak_keys(split.deciding)
-    metrics[low_key] = difference.low
-    metrics[high_key] = difference.high
-
-    # the other rows
     clean_baselines = {name: predictions[~leaked] for name, predictions in (baselines or {}).items()}
     return metrics | _clean_metrics(split.take(~leaked), clean_baselines)
 
@@ -213,7 +201,21 @@ def spread_metrics(split: SplitPredictions) -> dict[str, float]:
     metrics = {low_key: estimate.low, high_key: estimate.high}
     if split.clusters is not None:
         metrics[INDEPENDENT_ROWS] = len(np.unique(split.clusters))
-    return metrics | spread(split.task, split.values, split.labels)
+    if not split.task.has_classes:  # its correlation tells a model that predicts a constant
+        return metrics
+
+    # classes, or labels, that are predicted, and those with rows that never are
+    classes = range(split.task.outputs)
+    predicted = np.array([split.task.members(split.values, index).any() for index in classes])
+    labelled = np.array([split.task.members(split.labels, index).any() for index in classes])
+    _, rows = np.unique(split.values, axis=0, return_counts=True)
+    metrics[PREDICTED_CLASSES] = int(predicted.sum())
+    metrics[NEVER_PREDICTED] = int((labelled & ~predicted).sum())
+    metrics[MOST_PREDICTED] = float(rows.max() / len(split.labels))
+    if not split.task.one_class:
+        metrics[LABELS_PER_ROW] = float((split.labels == 1).sum(axis=1).mean())
+        metrics[PREDICTED_LABELS_PER_ROW] = float(split.values.sum(axis=1).mean())
+    return metrics
 
 
 def leaked_rows(folder: Path, split: str, rows: int) -> NDArray[np.bool_]:

@@ -1,22 +1,59 @@
 """The metrics of rows with a common property: the slices of ``reports/slices.json``."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from tuneline.evaluation.probability_scores import slice_metric
-from tuneline.evaluation.records import SliceMetrics, Slices
+from tuneline.core.records import Number, Record
 from tuneline.evaluation.scoring import SplitPredictions
-from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import LEVEL
 from tuneline.metrics.table import primary_metric
 from tuneline.tasks import Task
 
 ENOUGH_ROWS = 20
 """Fewest rows of a slice that can be the worst: with fewer, its interval is too wide."""
+
+
+class SliceMetrics(Record):
+    """Metrics of one slice: those below, and the primary metric under its name."""
+
+    __pydantic_extra__: dict[str, Number]
+
+    by: str
+    """Property that defines the slice: ``length``, ``overlap``, ``label``, ``source``."""
+    name: str = Field(alias="slice")
+    """Value of the property, for people."""
+    rows: int
+    low: Number
+    """Lower end of the interval of the primary metric."""
+    high: Number
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics by name."""
+        return self.__pydantic_extra__
+
+
+class Slices(Record):
+    """Metrics of every slice of the reported split."""
+
+    written_by: ClassVar[str] = "evaluate"
+
+    metric: str
+    """Name of the primary metric."""
+    level: float
+    """Level of its intervals, for example 0.95."""
+    worst: SliceMetrics | None
+    """The slice with the lowest primary metric, of those with enough rows."""
+    slices: Sequence[SliceMetrics]
+
+    def value(self, slice_metrics: SliceMetrics) -> float:
+        """Return the primary metric of a slice."""
+        return slice_metrics.metrics[self.metric]
 
 
 @dataclass(frozen=True)
@@ -50,18 +87,12 @@ def label_slices(labels: NDArray[Any], task: Task) -> Iterator[RowSlice]:
 
 
 def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
-    """Return the metrics of each slice, the primary metric of the task with its interval.
+    """Return the primary metric of the task in each slice, with its interval.
 
     The metric that decides in the project need not be defined in a slice: F1 and correlations compare
-    classes, and a slice may have one. So slices are compared by accuracy, which is the recall where a slice
-    is a class, and the metric that decides stands beside it.
-
-    Each slice is scored before the next is made.
+    classes, and a slice may have one. Each slice is scored before the next is made.
     """
     compared = primary_metric(split.task.kind)
-    beside = split.deciding
-    if beside is compared:
-        beside = slice_metric(split.task)
     scored = []
     for row_slice in slices:
         rows = split.take(row_slice.rows)
@@ -74,14 +105,12 @@ def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[Sl
             "low": estimate.low,
             "high": estimate.high,
         }
-        if row_slice.by != "label":  # where all rows have the same label, it is meaningless
-            values[beside.name] = compute_metric(beside, rows.labels, rows.values, split.average)
         scored.append(SliceMetrics.model_validate(values))
     return scored
 
 
 def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
-    """Return every slice, the smallest one, and the worst one by the primary metric.
+    """Return every slice, and the worst one by the primary metric.
 
     The worst one has at least ``ENOUGH_ROWS`` rows.
     """
@@ -90,7 +119,6 @@ def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
     return Slices(
         metric=metric,
         level=LEVEL,
-        smallest=min(scored, key=lambda slice_metrics: slice_metrics.rows, default=None),
         worst=min(large, key=lambda slice_metrics: slice_metrics.metrics[metric], default=None),
         slices=scored,
     )

@@ -7,78 +7,21 @@ Everything that shows or compares a metric reads ``ALL_METRICS``: evaluation, co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tuneline.metrics.table import CLASSES, METRIC_TABLE, SETS, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-    from tuneline.evaluation.curves import ClassProbabilities
     from tuneline.tasks import Task
-
-    ProbabilityScore = Callable[["ClassProbabilities", NDArray[Any]], float | None]
-    """From probabilities and labels of a split to the metric; ``None`` where it is not defined."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProbabilityMetric(Metric):
-    """A metric of the probabilities of classes.
-
-    Attributes:
-        probability_score: Formula.
-    """
-
-    probability_score: ProbabilityScore
-
-
-def _roc_auc(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    from tuneline.evaluation.curves import roc_area
-
-    return roc_area(probability, labels)
-
-
-def _calibration_error(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    from tuneline.evaluation.curves import calibration, calibration_error
-
-    return calibration_error(calibration(probability, labels))
-
-
-def _log_loss(probability: ClassProbabilities, labels: NDArray[Any]) -> float | None:
-    """Return the mean negative logarithm of the probability of the label; of several labels, over all."""
-    import numpy as np
-
-    from tuneline.evaluation.curves import has_class
-    from tuneline.tasks.probabilities import SMALLEST
-
-    total = 0.0
-    for label in range(probability.classes):
-        positive = has_class(labels, label)
-        of_class = probability.of_class(label)
-        total -= float(np.log(np.maximum(of_class[positive], SMALLEST)).sum())
-        if labels.ndim == 2:
-            total -= float(np.log(np.maximum(1 - of_class[~positive], SMALLEST)).sum())
-    return total / labels.size
 
 
 _PROBABILITY_METRICS = (
-    ProbabilityMetric(name="roc_auc", kinds=CLASSES + SETS, probability_score=_roc_auc),
-    ProbabilityMetric(
-        name="log_loss",
-        kinds=CLASSES + SETS,
-        greater_is_better=False,
-        probability_score=_log_loss,
-    ),
-    ProbabilityMetric(
-        name="calibration_error",
-        kinds=CLASSES + SETS,
-        greater_is_better=False,
-        probability_score=_calibration_error,
-    ),
+    Metric(name="roc_auc", kinds=CLASSES + SETS),
+    Metric(name="calibration_error", kinds=CLASSES + SETS, greater_is_better=False),
 )
+"""Metrics of probabilities, which ``tuneline/evaluation/curves.py`` computes."""
 ALL_METRICS: Mapping[str, Metric] = {
     **{name: metric for name, metric in METRIC_TABLE.items() if metric.of_predictions},
     **{metric.name: metric for metric in _PROBABILITY_METRICS},

@@ -1,10 +1,8 @@
 """Confidence intervals of metrics and differences, McNemar's test, and the choice of the best model.
 
 SciPy has Fisher's interval, ranks and the binomial test. Wilson's interval and the bootstrap are written out
-here, because scipy.stats takes 1.7 s to import, which the report does not do otherwise, and is slower on what
-is computed often (1,000 rows, one core): Wilson 0.6 ms against 0.001 ms (each slice and each behaviour test
-has one), 1,000 resamples of an accuracy difference 15 ms against 0.3 ms, and 2.7 s against 0.5 ms with
-100,000 rows, of a difference of Pearson's r 712 ms against 61 ms. The tests hold these functions against
+here, because scipy.stats takes 1.7 s to import, and is slower on what is computed often: 1,000 resamples of
+an accuracy difference of 1,000 rows take 15 ms there and 0.3 ms here. The tests hold these functions against
 SciPy's.
 
 Arguments of the same name are the same everywhere: ``metric`` is an entry of the metric table, ``labels`` and
@@ -19,7 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ from numpy.typing import NDArray
 from tuneline.core.arrays import Floats
 from tuneline.metrics.effective_rows import Members, RowClusters, score_bounds
 from tuneline.metrics.scores import compute_metric, distinct_rows, numeric_columns
-from tuneline.metrics.table import METRIC_TABLE, Averaging, Metric
+from tuneline.metrics.table import Averaging, Metric
 
 if TYPE_CHECKING:
     from tuneline.metrics.table import CountScore, RowScore
@@ -107,15 +105,6 @@ def exact_interval(successes: float, trials: float) -> Interval:
     return Interval(low, high)
 
 
-def share_interval(successes: NDArray[np.bool_], clusters: NDArray[Any]) -> Interval:
-    """Return the score interval of the share of successes, given the cluster of each of at least one row."""
-    rows = RowClusters.of(clusters, len(successes))
-    if rows.independent:
-        return wilson_interval(int(successes.sum()), len(successes))
-    required = np.ones(len(successes), np.int64)
-    return _score_interval(METRIC_TABLE["accuracy"], (required, successes.astype(np.int64)), "macro", rows)
-
-
 def mean_estimate(values: Floats, clusters: NDArray[Any] | None) -> Estimate:
     """Return the mean of values of at least one row, shape ``(rows,)``, with its interval."""
     rows = RowClusters.of(clusters, len(values))
@@ -173,8 +162,8 @@ def metric_interval(
     if metric.interval == "score" or not rows.independent:
         interval = _score_interval(metric, (labels, predictions), average, rows)
     elif metric.interval == "bootstrap":
-        _, resampled = _bootstrap(metric, (labels, predictions), average, seed)
-        interval = percentile_interval(resampled[:, 0])
+        scores = _scores_of(metric, (labels, predictions), average)
+        interval = percentile_interval(scores.resampled(seed, RESAMPLES)[:, 0])
     elif metric.interval == "wilson":
         interval = wilson_interval(int(np.count_nonzero(labels == predictions)), len(labels))
     else:
@@ -261,31 +250,29 @@ def paired_difference(
     Student's.
     """
     rows = RowClusters.of(clusters, len(labels))
-    if not rows.independent:
+    scores = _scores_of(metric, (labels, first, second), average)
+    observed = scores.on_all()
+    value = float(observed[0] - observed[1])
+    if rows.independent:
+        resampled = scores.resampled(seed, resamples)
+        interval = percentile_interval(resampled[:, 0] - resampled[:, 1], level)
+    else:
         outcomes = _outcomes(labels, first) - _outcomes(labels, second)
-        return _clustered_difference(metric, (labels, first, second), average, rows, outcomes, level=level)
-    observed, resampled = _bootstrap(metric, (labels, first, second), average, seed, resamples=resamples)
-    interval = percentile_interval(resampled[:, 0] - resampled[:, 1], level)
+        width = 1.0 - metric.lowest
+        half = min(rows.critical(level) * _clustered_error(scores, rows, outcomes, width), 2 * width)
+        interval = Interval(max(value - half, -width), min(value + half, width))
     return Difference(float(observed[0]), float(observed[1]), interval.low, interval.high)
 
 
-def _clustered_difference(
-    metric: Metric,
-    columns: tuple[NDArray[Any], ...],
-    average: Averaging,
-    rows: RowClusters,
-    outcomes: Floats,
-    *,
-    leaked: NDArray[np.bool_] | None = None,
-    level: float = LEVEL,
-) -> Difference:
-    """Return the difference of the first two scores of rows in clusters, with Student's interval.
+def _clustered_error(
+    scores: "_ClassScores | _NumberScores", rows: RowClusters, outcomes: Floats, width: float
+) -> float:
+    """Return the standard error of the difference of two models on rows in clusters.
 
     Two models that differ nowhere, or in few clusters, may differ in others: one more cluster of average size
     for each model is added to the variance (Agresti & Min, "Simple improved confidence intervals for
     comparing matched proportions", Statistics in Medicine 24, 2005).
     """
-    scores = _scores_of(metric, columns, average, leaked)
     observed = scores.on_all()
 
     def leave_out(members: Members) -> Iterator[Floats]:
@@ -293,13 +280,8 @@ def _clustered_difference(
             yield without[:, :1] - without[:, 1:]
 
     variance = rows.variance(leave_out, observed[:1] - observed[1:], outcomes)[0]
-    width = 1.0 - metric.lowest
     variance += (width * rows.design_effect(outcomes) / len(outcomes)) ** 2
-    value = observed[0] - observed[1]
-    half = min(rows.critical(level) * math.sqrt(variance), 2 * width)
-    low = max(value - half, -width)
-    high = min(value + half, width)
-    return Difference(float(observed[0]), float(observed[1]), float(low), float(high))
+    return math.sqrt(variance)
 
 
 def percentile_interval(values: Floats, level: float = LEVEL) -> Interval:
@@ -308,107 +290,34 @@ def percentile_interval(values: Floats, level: float = LEVEL) -> Interval:
     return Interval(float(low), float(high))
 
 
-def leak_difference(
-    metric: Metric,
-    labels: NDArray[Any],
-    predictions: NDArray[Any],
-    leaked: NDArray[np.bool_],
-    *,
-    average: Averaging = "macro",
-    seed: int = 0,
-    clusters: NDArray[Any] | None = None,
-) -> Difference:
-    """Return a metric on all rows and on rows that are not leaked, with the interval of the difference.
-
-    The interval is by a stratified bootstrap; of rows in clusters it is Student's.
-
-    Leaked and other rows are drawn separately, so that each draw has as many of both as the split (Efron &
-    Tibshirani, "An Introduction to the Bootstrap", 1993, section 8.3), and both metrics are computed on the
-    same draw. ``leaked`` is true for some of the rows.
-    """
-    rows = RowClusters.of(clusters, len(labels))
-    if not rows.independent:
-        outcomes = _outcomes(labels, predictions)
-        return _clustered_difference(metric, (labels, predictions), average, rows, outcomes, leaked=leaked)
-
-    observed, resampled = _bootstrap(metric, (labels, predictions), average, seed, leaked=leaked)
-    interval = percentile_interval(resampled[:, 0] - resampled[:, 1])
-    return Difference(float(observed[0]), float(observed[1]), interval.low, interval.high)
-
-
-def _bootstrap(
-    metric: Metric,
-    columns: tuple[NDArray[Any], ...],
-    average: Averaging,
-    seed: int,
-    *,
-    resamples: int = RESAMPLES,
-    leaked: NDArray[np.bool_] | None = None,
-) -> tuple[Floats, Floats]:
-    """Score models, given labels and the predictions of each model, on all rows and on resampled rows.
-
-    Rows that are ``leaked`` are drawn separately; then there is one model, with a second score without these
-    rows. Return the scores on all rows, shape ``(scores,)``, and on each draw, shape ``(resamples, scores)``.
-    A metric without interval raises a ValueError.
-    """
-    scores = _scores_of(metric, columns, average, leaked)
-    generator = np.random.default_rng(seed)
-    return scores.on_all(), np.concatenate(list(scores.draws(generator, resamples)))
-
-
-class _RowScores(Protocol):
-    """Scores of models on any choice of rows, given labels and the predictions of each model."""
-
-    def on_all(self) -> Floats:
-        """Return the scores on all rows, shape ``(scores,)``."""
-
-    def draws(self, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
-        """Yield the scores of rows that are drawn with replacement, in blocks ``(draws, scores)``."""
-
-    def without(self, members: Members) -> Iterator[Floats]:
-        """Yield the scores without the rows of each number in ``members``, in parts ``(numbers, scores)``."""
-
-
 def _scores_of(
-    metric: Metric,
-    columns: tuple[NDArray[Any], ...],
-    average: Averaging,
-    leaked: NDArray[np.bool_] | None = None,
-) -> _RowScores:
-    """Return the scores of labels and predictions; with ``leaked`` rows, a second score without these."""
+    metric: Metric, columns: tuple[NDArray[Any], ...], average: Averaging
+) -> "_ClassScores | _NumberScores":
+    """Return the scores of models, given labels and the predictions of each model."""
     if not metric.resampled:
         raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")
     if metric.count_score is not None:
-        return _ClassScores(metric.count_score, columns, average, leaked)
+        return _ClassScores(metric.count_score, columns, average)
     if metric.row_score is not None:
-        return _NumberScores(metric.row_score, numeric_columns(columns, metric.on_ranks), leaked)
+        return _NumberScores(metric.row_score, numeric_columns(columns, metric.on_ranks))
     raise ValueError(f"{metric.name} cannot be computed from predictions")
 
 
 class _ClassScores:
-    """Scores of class ids or sets of labels.
+    """Scores of class ids or sets of labels on any choice of rows.
 
-    Rows with the same label, predictions and stratum are alike: drawing how many of each there are is drawing
-    rows, and fast.
+    Rows with the same label and predictions are alike: drawing how many of each there are is drawing rows,
+    and fast.
     """
 
-    def __init__(
-        self,
-        score: "CountScore",
-        columns: tuple[NDArray[Any], ...],
-        average: Averaging,
-        leaked: NDArray[np.bool_] | None,
-    ) -> None:
-        strata = np.zeros(len(columns[0]), np.int64) if leaked is None else leaked
-        (labels, *models, stratum), counts, inverse = distinct_rows((*columns, strata))
+    def __init__(self, score: "CountScore", columns: tuple[NDArray[Any], ...], average: Averaging) -> None:
+        (labels, *models), counts, inverse = distinct_rows(columns)
         self._score = score
         self._labels = labels
         self._models = models
-        self._stratum = stratum
         self._counts = counts
         self._inverse = inverse
         self._average: Averaging = average
-        self._is_stratified = leaked is not None
 
     def _scores(self, counts: NDArray[np.int64]) -> Floats:
         """Score numbers of the distinct rows, shape ``(draws, distinct)``."""
@@ -416,26 +325,24 @@ class _ClassScores:
         results = []
         for predictions in self._models:
             results.append(self._score(weights, self._labels, predictions, self._average))
-        if self._is_stratified:
-            weights = weights * (self._stratum == 0)
-            results.append(self._score(weights, self._labels, self._models[0], self._average))
         return np.stack(results, axis=-1)
 
     def on_all(self) -> Floats:
+        """Return the scores on all rows, shape ``(scores,)``."""
         scores: Floats = self._scores(self._counts[None])[0]
         return scores
 
-    def draws(self, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
-        counts = self._counts
-        for size in chunks(resamples, len(counts)):
-            drawn = np.zeros((size, len(counts)), np.int64)
-            for index in np.unique(self._stratum):
-                kinds = self._stratum == index
-                total = counts[kinds].sum()
-                drawn[:, kinds] = generator.multinomial(total, counts[kinds] / total, size=size)
-            yield self._scores(drawn)
+    def resampled(self, seed: int, resamples: int) -> Floats:
+        """Return the scores of rows that are drawn with replacement, shape ``(resamples, scores)``."""
+        generator = np.random.default_rng(seed)
+        total = self._counts.sum()
+        blocks = []
+        for size in chunks(resamples, len(self._counts)):
+            blocks.append(self._scores(generator.multinomial(total, self._counts / total, size=size)))
+        return np.concatenate(blocks)
 
     def without(self, members: Members) -> Iterator[Floats]:
+        """Yield the scores without the rows of each number in ``members``, in parts ``(numbers, scores)``."""
         order = np.argsort(members, kind="stable")
         kinds = len(self._counts)
         start = 0
@@ -450,44 +357,41 @@ class _ClassScores:
 
 
 class _NumberScores:
-    """Scores of numbers. Ranks are not computed again for other rows, which changes only ties."""
+    """Scores of numbers, as ``_ClassScores`` has them of classes.
 
-    def __init__(self, score: "RowScore", values: Floats, leaked: NDArray[np.bool_] | None) -> None:
+    Ranks are not computed again for other rows, which changes only ties.
+    """
+
+    def __init__(self, score: "RowScore", values: Floats) -> None:
         self._score = score
         self._values = values
-        self._leaked = leaked
 
-    def _scores(self, drawn: list[NDArray[np.int64]]) -> Floats:
-        """Score row numbers of each stratum, shape ``(draws, rows of the stratum)``."""
-        labels = self._values[0]
-        models = self._values[1:]
-        rows = np.concatenate(drawn, axis=1)
-        results = [self._score(labels[rows], predictions[rows]) for predictions in models]
-        if self._leaked is not None:
-            results.append(self._score(labels[drawn[0]], models[0][drawn[0]]))
+    def _scores(self, rows: NDArray[np.int64]) -> Floats:
+        """Score row numbers, shape ``(draws, rows)``."""
+        labels, *models = self._values
+        results = []
+        for predictions in models:
+            results.append(self._score(labels[rows], predictions[rows]))
         return np.stack(results, axis=-1)
 
-    @property
-    def _strata(self) -> list[NDArray[np.int64]]:
-        """The row numbers of each stratum; the stratum without leaked rows is the first one."""
-        if self._leaked is None:
-            return [np.arange(self._values.shape[1])]
-        return [np.flatnonzero(~self._leaked), np.flatnonzero(self._leaked)]
-
     def on_all(self) -> Floats:
-        scores: Floats = self._scores([rows[None] for rows in self._strata])[0]
+        """Return the scores on all rows, shape ``(scores,)``."""
+        scores: Floats = self._scores(np.arange(self._values.shape[1])[None])[0]
         return scores
 
-    def draws(self, generator: np.random.Generator, resamples: int) -> Iterator[Floats]:
-        strata = self._strata
-        for size in chunks(resamples, self._values.shape[1]):
-            drawn = [rows[generator.integers(len(rows), size=(size, len(rows)))] for rows in strata]
-            yield self._scores(drawn)
+    def resampled(self, seed: int, resamples: int) -> Floats:
+        """Return the scores of rows that are drawn with replacement, shape ``(resamples, scores)``."""
+        generator = np.random.default_rng(seed)
+        rows = self._values.shape[1]
+        blocks = []
+        for size in chunks(resamples, rows):
+            blocks.append(self._scores(generator.integers(rows, size=(size, rows))))
+        return np.concatenate(blocks)
 
     def without(self, members: Members) -> Iterator[Floats]:
-        strata = self._strata
+        """Yield the scores without the rows of each number in ``members``, in parts ``(numbers, scores)``."""
         for number in range(int(members.max()) + 1):
-            yield self._scores([rows[members[rows] != number][None] for rows in strata])
+            yield self._scores(np.flatnonzero(members != number)[None])
 
 
 def _outcomes(labels: NDArray[Any], predictions: NDArray[Any]) -> Floats:
@@ -520,34 +424,20 @@ def chunks(resamples: int, width: int) -> Iterator[int]:
         yield min(at_once, resamples - start)
 
 
-def mcnemar_p_value(first_only: int, second_only: int) -> float:
-    """Return the two-sided, exact p-value of McNemar's test of two classifiers.
-
-    It is a binomial test of the discordant rows.
-
-    Source: McNemar, "Note on the sampling error of the difference between correlated proportions or
-    percentages", Psychometrika 12, 1947; the exact conditional form. Discordant rows are those that only the
-    first or only the second model predicts correctly.
-    """
-    if first_only + second_only == 0:
-        return 1.0
-    from scipy.stats import binomtest
-
-    return float(binomtest(first_only, first_only + second_only).pvalue)
-
-
-def clustered_mcnemar_p_value(net: NDArray[np.int64]) -> float:
-    """Return the two-sided, exact p-value of McNemar's test of rows in clusters.
+def mcnemar_p_value(net: NDArray[np.int64]) -> float:
+    """Return the two-sided, exact p-value of McNemar's test of two classifiers, of rows in clusters.
 
     If the models are equally good, each cluster is as likely to favour one as the other: the test is over all
-    signs of the clusters' net numbers. Of clusters of one row it is McNemar's test.
+    signs of the clusters' net numbers. Of clusters of one row it is a binomial test of the discordant rows.
 
     Args:
         net: Of each cluster, the rows that only the first model predicts correctly less those that only the
             second does.
 
-    Source: Fisher, "The Design of Experiments", 1935, section 21, on clusters as in Durkalski, Palesch,
-    Lipsitz & Rust, "Analysis of clustered matched-pair data", Statistics in Medicine 22, 2003.
+    Source: McNemar, "Note on the sampling error of the difference between correlated proportions or
+    percentages", Psychometrika 12, 1947, the exact conditional form; Fisher, "The Design of Experiments",
+    1935, section 21, on clusters as in Durkalski, Palesch, Lipsitz & Rust, "Analysis of clustered
+    matched-pair data", Statistics in Medicine 22, 2003.
     """
     from scipy.signal import fftconvolve
     from scipy.stats import binom

@@ -65,7 +65,7 @@ class EncodingCounts:
     windows: int = 0
     """Windows of all rows; 0 if rows are not divided into windows."""
 
-    def metrics(self, prefix: str = "") -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return flat metrics for ``metrics/tokenize.json``.
 
         ``unknown_rate`` is a share of the tokens without special tokens.
@@ -80,7 +80,7 @@ class EncodingCounts:
         }
         if self.windows:
             values["mean_windows"] = self.windows / self.rows
-        return {f"{prefix}{name}": value for name, value in values.items()}
+        return values
 
     def __add__(self, other: "EncodingCounts") -> "EncodingCounts":
         return EncodingCounts(

@@ -17,8 +17,6 @@ class EvaluateParams(Section):
     """The reported split."""
     metrics: list[str] | None = None
     """More metrics: functions of the user, ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
-    behaviour: Annotated[str, Field(pattern=r"^[\w-]+$")] | None = None
-    """Behavioural tests, from ``conf/behaviour/NAME.yaml``. ``null``: none."""
 
     @property
     def functions(self) -> list[FunctionName]:

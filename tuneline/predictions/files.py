@@ -91,6 +91,11 @@ class PredictedLogits:
         """Predictions, of the shape of ``labels``."""
         return self.task.predictions(self.logits)
 
+    @property
+    def errors(self) -> NDArray[np.bool_]:
+        """Which predictions are errors, of shape ``(rows,)``."""
+        return self.task.errors(self.predicted, self.labels)
+
 
 def predictions_schema(task: Task, clustered: bool = False) -> pa.Schema:
     """Return the schema of predictions of the trained model.

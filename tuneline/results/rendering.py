@@ -1,7 +1,4 @@
-"""How results become a page: the templates, and what they show of metrics.
-
-The page of the report and the page of ``tuneline evaluate`` are made of them.
-"""
+"""How results become a page and a model card: the templates, and the metadata of the card."""
 
 import hashlib
 import json
@@ -10,10 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuneline.evaluation.keys import custom_metrics
-from tuneline.evaluation.table import ALL_METRICS
 from tuneline.reports.page import template_environment
-from tuneline.results.largest_errors import errors_title
+from tuneline.runtime.terminal import visible
 from tuneline.words.titles import title_of
 
 if TYPE_CHECKING:
@@ -22,21 +17,24 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render_report(report: Any) -> str:
+def render_report(report: Mapping[str, Any]) -> str:
     """Return the page of a report as HTML."""
-    return page_templates().get_template("page.html.j2").render(report=report)
+    return _templates().get_template("page.html.j2").render(report=report)
 
 
-def page_templates() -> "Environment":
+def render_card(report: Mapping[str, Any]) -> str:
+    """Return the model card: metadata, then Markdown."""
+    columns = " and ".join(report["params"].get("data.text_columns") or ["a text"])
+    # Escaping of HTML would damage Markdown: in its template every text goes through ``md``.
+    templates = _templates().overlay(autoescape=False)
+    body = templates.get_template("model_card.md.j2").render(report=report, columns=columns)
+    return _metadata(report) + "\n" + re.sub(r"\n{3,}", "\n\n", body).strip() + "\n"
+
+
+def _templates() -> "Environment":
     """Return the templates of the page and the card, with what they call."""
     templates = template_environment(TEMPLATES)
-    templates.filters |= {
-        "signed": signed,
-        "title_of": title_of,
-        "errors_title": errors_title,
-        "digest": _digest,
-        "md": escape,
-    }
+    templates.filters |= {"signed": signed, "title_of": title_of, "digest": _digest, "md": escape}
     return templates
 
 
@@ -59,11 +57,30 @@ def escape(value: Any) -> str:
     return re.sub(r"([\\`*_\[\]|~$#])", r"\\\1", text)
 
 
-def metric_names(metrics: Mapping[str, float]) -> list[str]:
-    """Return the names of a model's metrics: first of the metric table, then of ``evaluate.metrics``."""
-    return [name for name in ALL_METRICS if name in metrics] + custom_metrics(metrics)
+def _metadata(report: Mapping[str, Any]) -> str:
+    """Return the metadata block (YAML between lines of three dashes) of the model card."""
+    from huggingface_hub import ModelCardData
 
+    params = report["params"]
+    datasets = None
+    if params.get("data.source") == "hub" and params.get("data.path"):
+        datasets = [str(params["data.path"])]
+    base_model = None  # a local checkpoint has no name on the Hub
+    base = report["provenance"]["base"]
+    if base is not None and base.checkpoint and base.checkpoint.commit:
+        base_model = base.checkpoint.name
+    tags = ["tuneline"]
+    if report["exported"]:
+        tags.append("onnx")
+    library = "transformers"
+    if report["is_frozen"]:  # its pipelines do not know the head
+        library = "tuneline"
 
-def tiles_of(metrics: Mapping[str, float], headline: str | None) -> list[tuple[str, str]]:
-    """Return title and value of every metric but the headline."""
-    return [(title_of(name), f"{metrics[name]:.3f}") for name in metric_names(metrics) if name != headline]
+    data = ModelCardData(
+        library_name=library,
+        pipeline_tag="text-classification",  # the Hub's name of the task, also of a regression
+        tags=tags,
+        base_model=base_model,
+        datasets=datasets,
+    )
+    return f"---\n{visible(data.to_yaml())}\n---\n"

@@ -1,7 +1,6 @@
 """What people call metrics, simple models and predictions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tuneline.evaluation.keys import MAJORITY
 
@@ -18,20 +17,9 @@ METRIC_TITLES: Mapping[str, str] = {
     "mae": "Mean absolute error",
     "loss": "Loss",
     "roc_auc": "Area under ROC",
-    "log_loss": "Log loss of the probabilities",
     "calibration_error": "Calibration error",
 }
 """Title of each metric, by name."""
-HUB_NAMES: Mapping[str, str] = {
-    "accuracy": "accuracy",
-    "f1": "f1",
-    "matthews_correlation": "matthews_correlation",
-    "pearson": "pearsonr",
-    "spearmanr": "spearmanr",
-    "mse": "mse",
-    "mae": "mae",
-}
-"""Name of each metric in the evaluate library, which model cards use."""
 SIMPLE_MODEL_TITLES: Mapping[str, str] = {
     MAJORITY: "the majority baseline",
     "tfidf": "TF-IDF",
@@ -41,24 +29,12 @@ SIMPLE_MODEL_TITLES: Mapping[str, str] = {
 """What people call the simple models of the stage ``baseline``, by their name in keys."""
 
 
-@dataclass(frozen=True)
-class PredictionTerms:
-    """What people call what a metric scores.
-
-    Attributes:
-        prediction: What a row gets.
-        classes: What predictions are made of.
-    """
-
-    prediction: str
-    classes: str
-
-
-PREDICTION_TERMS: Mapping[str, PredictionTerms] = {
-    "classification": PredictionTerms("class", "classes"),
-    "regression": PredictionTerms("number", "numbers"),
-    "multilabel": PredictionTerms("set of labels", "labels"),
+PREDICTION_TERMS: Mapping[str, tuple[str, str]] = {
+    "classification": ("class", "classes"),
+    "regression": ("number", "numbers"),
+    "multilabel": ("set of labels", "labels"),
 }
+"""What people call what a row gets, and what predictions are made of, by kind of metric."""
 
 
 def title_of(name: str) -> str:

@@ -59,7 +59,6 @@ def _new_project(folder: Path, case: dict[str, Any]) -> None:
         "label_column": case["label"],
     }
     params["tokenize"]["vocab_size"] = 1_000
-    params["evaluate"]["behaviour"] = None
     with Path("params.yaml").open("w", encoding="utf-8") as file:
         yaml.dump(params, file)
 

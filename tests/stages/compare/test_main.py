@@ -90,7 +90,6 @@ def test_models_that_agree_with_the_trained_model_are_published_unchanged(projec
     compared = report(project)["models"]["int8"]
     low, high = compared[f"{metric}_drop_low"], compared[f"{metric}_drop_high"]
     assert low <= result[f"int8_{metric}_drop"] <= high
-    assert result["fp32_published"] == result["int8_published"] == 1
 
 
 def test_published_record_has_the_metrics_of_each_model(project, metric):
@@ -100,9 +99,10 @@ def test_published_record_has_the_metrics_of_each_model(project, metric):
         ExportRecord.read(project / f"models/{folder}/export.json") for folder in ("candidates", "onnx")
     )
     assert published.split == "test"
-    assert {name: model.metrics[metric] for name, model in published.models.items()} == {
-        name: metrics[f"{name}_{metric}"] for name in published.models
-    }
+    trained = json.loads((project / "reports/compare/comparison.json").read_text())["trained"][metric]
+    for name, model in published.models.items():
+        drop = metrics[f"{name}_{metric}_drop"]
+        assert trained - model.metrics[metric] == pytest.approx(drop, abs=2e-6)
     assert published.provenance == candidates.provenance
 
 
@@ -143,7 +143,6 @@ def test_required_int8_outside_its_tolerance_stops_the_pipeline_and_the_hint_say
         main()
     assert "Set compare.int8.required to false" in stopped.value.hint
     assert "`dvc checkout models/onnx` brings back" in stopped.value.hint
-    assert metrics(project)["fp32_published"] == metrics(project)["int8_published"] == 0
 
 
 def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
@@ -160,7 +159,6 @@ def test_pipeline_continues_without_int8_that_is_not_required(project, capsys):
     ) as refused:
         exported_file(project / "models/onnx", "int8")
     assert "Use fp32" in refused.value.hint
-    assert (metrics(project)["fp32_published"], metrics(project)["int8_published"]) == (1, 0)
     assert "int8 is not published: agreement is" in capsys.readouterr().err
 
 

@@ -31,7 +31,7 @@ def labels_of(rows: int, labels: Task, seed: int) -> list[float]:
 
 def write_project(folder: Path, labels: Task = QUEUES, rows: int = 45) -> None:
     """Writes parameters, raw and tokenized splits, and an untrained BERT under ``models/classifier``."""
-    write_params(folder, evaluate={"behaviour": None})
+    write_params(folder)
     tokenizer = train_wordpiece(lambda: iter([sentences(200)]), 250)
     for seed, split in enumerate(("train", "validation", "test")):
         texts = [sentences(rows, seed=10 * seed + column) for column in range(2)]

@@ -13,7 +13,7 @@ from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
 from tuneline.core.tables import CLUSTER, write_numbers, write_table
-from tuneline.runtime.errors import DataError, GateError, StageError
+from tuneline.runtime.errors import DataError, StageError
 from tuneline.tasks import Classification, Regression
 
 
@@ -158,7 +158,6 @@ def test_predictions_keep_row_order_and_class_names(project):
 @pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
 def test_shards_give_the_same_bytes_as_one_file(project, monkeypatch):
     monkeypatch.setattr(evaluate, "ROW_GROUP", 7)
-    behave(project, BEHAVIOUR[: BEHAVIOUR.index("  - name: sure")])
     evaluate.main()
     once = outs(project)
     for folder in ("raw", "tokenized"):
@@ -217,50 +216,6 @@ def test_failure_leaves_earlier_outs(project):
     assert outs(project) == before
 
 
-BEHAVIOUR = """
-tests:
-  - {name: in lower case, kind: invariance, change: lower_case}
-  - name: sure
-    kind: minimum_functionality
-    templates: [[Help, "{x} is missing"]]
-    fill: {x: [the parcel, the invoice]}
-    expect: 1
-    min_pass_rate: 0.0
-"""
-
-
-def behave(project, suite=BEHAVIOUR):
-    (project / "conf/behaviour").mkdir(parents=True)
-    (project / "conf/behaviour/own.yaml").write_text(suite)
-    change_params(project, {"evaluate.behaviour": "own"})
-
-
-def test_behaviour_tests_are_reported_and_counted(project):
-    behave(project)
-    evaluate.main()
-    lower, sure = json.loads(Path("reports/behaviour.json").read_text())["tests"]
-    assert 0 < lower["cases"] < 45  # rows without a capital are no cases
-    assert lower["pass_rate"] == 1.0  # the tokenizer lowers anyway
-    assert metrics()["invariance_pass_rate"] == 1.0
-    assert metrics()["minimum_functionality_pass_rate"] == sure["passed"] / 2
-
-
-def test_behaviour_below_its_minimum_stops_the_pipeline_after_the_outs(project):
-    strict = BEHAVIOUR.replace("min_pass_rate: 0.0", "min_pass_rate: 1.0")
-    other = (
-        strict[strict.index("  - name: sure") :]
-        .replace("sure", "the contrary")
-        .replace("expect: 1", "expect: 2")
-    )
-    behave(project, strict + other)  # no model can do both
-    with pytest.raises(GateError, match="min_pass_rate"):
-        evaluate.main()
-    assert [test["failures"] for test in json.loads(Path("reports/behaviour.json").read_text())["tests"]][
-        1:
-    ] != [[], []]
-    assert metrics()["rows"] == 45
-
-
 @pytest.mark.parametrize(
     ("project", "metric"),
     [("queues", "accuracy"), ("numbers", "pearson")],
@@ -273,7 +228,6 @@ def test_slices_cover_the_split(project, metric):
     assert {one["by"] for one in report["slices"]} == kinds
     for kind in kinds:
         assert sum(one["rows"] for one in report["slices"] if one["by"] == kind) == 45
-    assert report["smallest"]["rows"] == min(one["rows"] for one in report["slices"])
     assert metrics()[f"worst_slice_{metric}"] == report["worst"][metric]
     if metric == "accuracy":
         whole = sum(one["rows"] * one["accuracy"] for one in report["slices"] if one["by"] == "label") / 45

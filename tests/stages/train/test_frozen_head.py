@@ -72,7 +72,6 @@ def test_published_probabilities_are_those_of_the_pipeline_that_validation_chose
 def test_measurements_are_one_evaluation_and_no_invented_curve(project):
     metrics = launcher.metrics(project)
     assert (metrics["steps"], metrics["best_step"]) == (0, 0)
-    assert "final_training_loss" not in metrics
     assert metrics["best_accuracy_low"] <= metrics["best_accuracy"] <= metrics["best_accuracy_high"]
     assert launcher.curve(project) == []
     assert launcher.curve(project, "validation") == [

@@ -7,9 +7,7 @@ import pytest
 
 from tuneline.metrics.effective_rows import RowClusters
 from tuneline.metrics.stats import (
-    clustered_mcnemar_p_value,
     effective_rows,
-    leak_difference,
     mcnemar_p_value,
     metric_interval,
     paired_difference,
@@ -82,17 +80,11 @@ def test_f1_without_an_error_is_as_sure_as_the_rows_of_its_class(positives, leas
     assert low == pytest.approx(2 * share / (1 + share), abs=0.02)
 
 
-def test_mcnemar_of_single_rows_is_the_exact_test():
-    for first, second in ((3, 0), (8, 2), (40, 25), (5, 5)):
-        net = np.repeat([1, -1, 0], [first, second, 20])
-        assert clustered_mcnemar_p_value(net) == pytest.approx(mcnemar_p_value(first, second), abs=1e-9)
-
-
 @pytest.mark.parametrize("net", [[3, 3, -1], [5, 1, 1, -2, 2], [1, -4, 6, 6, -1, 2, 3]])
 def test_mcnemar_of_clusters_counts_all_signs(net):
     sums = [abs(np.dot(signs, net)) for signs in itertools.product((-1, 1), repeat=len(net))]
     expected = np.mean(np.array(sums) >= abs(sum(net)))
-    assert clustered_mcnemar_p_value(np.array(net)) == pytest.approx(expected)
+    assert mcnemar_p_value(np.array(net)) == pytest.approx(expected)
 
 
 def test_copies_do_not_make_a_difference_significant():
@@ -104,14 +96,6 @@ def test_copies_do_not_make_a_difference_significant():
     assert paired_difference(ACCURACY, *columns).low > 0
     difference = paired_difference(ACCURACY, *columns, clusters=clusters)
     assert difference.low < 0 < difference.high
-
-
-def test_leak_difference_of_copies_is_wider():
-    labels, predicted = predictions(60, 0.7)
-    columns = repeated((labels, predicted, np.arange(60) < 30), 10)
-    alone = leak_difference(ACCURACY, *columns)
-    copies = leak_difference(ACCURACY, *columns, clusters=np.repeat(np.arange(60), 10))
-    assert copies.high - copies.low > 2 * (alone.high - alone.low)
 
 
 def test_best_configuration_on_copies_is_chosen_by_texts():

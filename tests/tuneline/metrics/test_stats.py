@@ -103,5 +103,7 @@ def test_bootstrap_interval_equals_that_of_a_bootstrap_over_rows(name):
 
 
 def test_mcnemar_p_value_equals_the_binomial_test():
-    assert mcnemar_p_value(10, 2) == pytest.approx(stats.binomtest(10, 12).pvalue)
-    assert mcnemar_p_value(0, 0) == 1.0
+    for first, second in ((10, 2), (3, 0), (40, 25), (5, 5)):
+        net = np.repeat([1, -1, 0], [first, second, 20])
+        assert mcnemar_p_value(net) == pytest.approx(stats.binomtest(first, first + second).pvalue)
+    assert mcnemar_p_value(np.zeros(5, np.int64)) == 1.0

@@ -154,7 +154,6 @@ def test_page_of_a_regression_has_its_own_figures(tmp_path, monkeypatch):
     assert "Largest errors" in reader.text
     labels = [attributes["aria-label"] for tag, attributes in reader.tags if tag == "svg"]
     assert "Predicted over actual numbers" in labels
-    assert "ROC curve" not in labels
 
 
 def test_page_of_several_labels_has_thresholds(tmp_path, monkeypatch):
@@ -169,7 +168,6 @@ def test_page_of_several_labels_has_thresholds(tmp_path, monkeypatch):
     assert reader.text.lstrip().startswith("subject, body → queue: macro f1")
     for tile in ("Micro F1", "Rows exactly right"):
         assert f"<dt>{tile}</dt>" in html
-    assert "Curves are means over the labels." in reader.text
 
     # predictions
     assert "Threshold" in reader.text
@@ -248,8 +246,6 @@ def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(
                 **metrics,
                 "leaked_rows": 9,
                 **without,
-                "accuracy_from_leaks_low": 0.01,
-                "accuracy_from_leaks_high": 0.05,
             }
         )
     )
@@ -257,6 +253,6 @@ def test_metric_without_leaked_rows_is_told_on_the_page_in_the_card_and_by_show(
     assert "0.700" in told
     html = write_page()
     assert told in html.replace("&#39;", "'")
-    assert "leaks low" not in html, "they are no metrics of the user's"
+    assert "without leaks" not in html, "they are no metrics of the user's"
     assert told in (project.root / "reports/model_card.md").read_text().replace("\\", "")
     assert told in CliRunner(env={"COLUMNS": "500"}).invoke(app, ["show"]).output

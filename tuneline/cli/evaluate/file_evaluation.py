@@ -20,6 +20,7 @@ from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
 from tuneline.columns.numbers import with_numbers_of
 from tuneline.evaluation.evaluation import evaluate_predictions
+from tuneline.evaluation.keys import metric_names
 from tuneline.evaluation.slices import label_slices, length_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import load_metric
@@ -32,6 +33,7 @@ from tuneline.params import DataParams, Params
 from tuneline.params.data import LabelSetsParams
 from tuneline.predict.columns import cell_text
 from tuneline.predict.model_choice import ModelChoice
+from tuneline.predictions.files import PredictedLogits
 from tuneline.program.program_rows import BATCH_SIZE, WINDOW
 from tuneline.readers.label_values import written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
@@ -39,12 +41,9 @@ from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.readers.tables import open_table
 from tuneline.repository.dvc import by_key
 from tuneline.repository.promoted_models import ModelRepository
-from tuneline.results.largest_errors import error_size
-from tuneline.results.predictions import ReportedPredictions
-from tuneline.results.rendering import metric_names
+from tuneline.results.predictions import error_name, error_sizes
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
-from tuneline.results.verdict.words import evidence, statements
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError, refusing
 from tuneline.runtime.terminal import phase, progress
@@ -205,12 +204,12 @@ class FileEvaluation:
 
     Attributes:
         predictions: Labels and logits of the rows.
-        metrics: As in ``metrics/evaluate.json``; without leaks and behaviour tests.
+        metrics: As in ``metrics/evaluate.json``; without leaks.
         table: The metrics with their intervals.
         lines: The verdict, the worst slice, and what could not be computed.
     """
 
-    predictions: ReportedPredictions
+    predictions: PredictedLogits
     metrics: Mapping[str, float]
     table: Table
     lines: Sequence[str]
@@ -238,7 +237,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         logits, lengths, truncated = predict_logits(model.classifier, file, step.advance)
         phase("independent rows")
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicate_similarity)
-        predictions = ReportedPredictions(file.labels, logits, task, clusters)
+        predictions = PredictedLogits(file.labels, logits, task, clusters)
         evaluation = evaluate_predictions(
             predictions,
             list(length_slices(lengths)) + list(label_slices(file.labels, task)),
@@ -252,12 +251,12 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     # the rows of the file are counted by their texts, whatever the training data was divided by
     known = {key: value for key, value in model.params.items() if key != "data.split"}
     run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, known)
-    title = f"{model.name} on {file.path.name}, {evidence(run)}"
+    title = f"{model.name} on {file.path.name}, {run.evidence}"
     if file.left_out:
         title += f", {file.left_out:,} left out"
     table = _metrics_table(title, metrics, predictions, params.seed, evaluation.predictions.average)
 
-    lines = list(map(str, statements(judge_run(run))))
+    lines = [str(finding) for finding in judge_run(run)]
     worst = evaluation.slices.worst
     if worst is not None:
         lines.append(
@@ -271,7 +270,7 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
 
 def _metrics_table(
-    title: str, metrics: Mapping[str, float], predictions: ReportedPredictions, seed: int, average: Any
+    title: str, metrics: Mapping[str, float], predictions: PredictedLogits, seed: int, average: Any
 ) -> Table:
     """Return the table of the metrics, with the intervals of those that have one."""
     table = Table(title=title, title_justify="left")
@@ -324,26 +323,26 @@ def predict_logits(
     return np.concatenate(logits), np.concatenate(lengths), truncated
 
 
-def write_errors(path: Path, file: LabelledFile, predictions: ReportedPredictions, data: DataParams) -> int:
+def write_errors(path: Path, file: LabelledFile, predictions: PredictedLogits, data: DataParams) -> int:
     """Write the wrong predictions, the most confident first; return their number.
 
     Of numbers, it writes all rows, the largest error first.
     """
     # rows
     task = predictions.task
-    sizes = predictions.error_sizes
+    sizes = error_sizes(predictions)
     order = np.argsort(-sizes, kind="stable")
     order = order[predictions.errors[order]]
 
     # columns: the position, the texts, and what is added to them
     rows = pa.array(order)
     texts = {name: text.take(rows) for name, text in file.texts.items()}
-    added = free_names((file.unit, "label", "predicted", error_size(task)), list(texts))
+    added = free_names((file.unit, "label", "predicted", error_name(task)), list(texts))
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
     for name, values in (("label", predictions.labels), ("predicted", predictions.predicted)):
         columns[added[name]] = pa.array(decoded_predictions(task, values[order]).to_pylist())
-    columns[added[error_size(task)]] = pa.array(sizes[order].round(6))
+    columns[added[error_name(task)]] = pa.array(sizes[order].round(6))
     table = pa.table(columns)
 
     if path.suffix.lower() == ".parquet":

@@ -279,7 +279,7 @@ def is_current(plan: Plan, params: Params) -> bool:
 def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
     """Return the parameters for a plan, by dotted key: section ``data``, and the metric of its task.
 
-    If the parameters are for this data already, their metric, class names and behaviour tests stay.
+    If the parameters are for this data already, their metric and class names stay.
     """
     current = is_current(plan, params)
     decision = plan.decision
@@ -313,7 +313,6 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
         if plan.rows.classes:
             label = plan.columns[decision.label_column]
             values["data.label_names"] = rare_class_last(plan.rows.classes, label)
-        values["evaluate.behaviour"] = None
     metric = params.train.metric
     values["train.metric"], _ = choose_metric(plan.rows.classes, decision, metric, current=current)
     return values

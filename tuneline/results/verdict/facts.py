@@ -1,10 +1,10 @@
-"""What is known of a run: metrics, parameters and curves, its comparisons with simple models, findings."""
+"""What is known of a run: metrics, parameters and curves, and its comparisons with simple models."""
 
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 from tuneline.core.hashes import file_hash
 from tuneline.core.records import Metrics
@@ -41,7 +41,6 @@ OVERFIT = 0.1
 """Least relative rise of the validation loss that is called overfitting."""
 
 
-FindingSeverity = Literal["good", "bad", "warning", "note"]
 DIGITS = 3
 """Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
 
@@ -172,24 +171,25 @@ class RunFacts:
         return name, values
 
     @property
-    def steps_per_epoch(self) -> float | None:
-        """Steps of an epoch; ``None`` if it is not the epochs that end the training."""
-        epochs = self.params.get("train.epochs")
-        if not epochs or self.params.get("train.max_steps"):
-            return None
-        if self.params.get("train.early_stopping") is not None:
-            return None
-        return float(self.training.get("steps", 0) / epochs)
-
-    @property
     def thresholds(self) -> Mapping[str, Any]:
         """``train.thresholds``, by key."""
         return {"choose": "f1", **(self.params.get("train.thresholds") or {})}
 
     @property
-    def counts(self) -> dict[str, Any]:
-        """Numbers by which the evidence is told: rows, those that are independent, and if they are groups."""
-        return {"rows": self.rows, "independent": self.clusters, "grouped": self.is_grouped}
+    def unit(self) -> str:
+        """What independent rows are, in words."""
+        if self.clusters == self.rows:
+            return "rows"
+        if self.is_grouped:
+            return "groups"
+        return "distinct texts"
+
+    @property
+    def evidence(self) -> str:
+        """The number of rows, and of those that are independent, in words."""
+        if self.clusters == self.rows:
+            return f"{self.rows:,} rows"
+        return f"{self.rows:,} rows, {self.clusters:,} {self.unit}"
 
     @property
     def longer(self) -> str:
@@ -244,6 +244,12 @@ class Comparison:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return (
+            f"{self.model:.3f} against {self.simple:.3f}, 95 % interval of the difference"
+            f" {self.low:+.3f} to {self.high:+.3f}"
+        )
+
     @property
     def title(self) -> str:
         """Name of the simple model for people."""
@@ -288,54 +294,33 @@ def unbeaten(run: RunFacts, metric: Metric) -> list[Comparison]:
     return [comparison for comparison in comparisons(run, metric) if not comparison.beaten]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One finding.
-
-    Attributes:
-        code: Name of the finding, which has its sentence in ``words.py``.
-        severity: What it means for the use of the model.
-        numbers: What the sentence and the advice tell, by name.
-        advice: Codes of what to do about it, in their order; empty if nothing is.
-        of_clean_rows: True if it is of the rows without those that repeat or resemble an earlier one.
-    """
-
-    code: str
-    severity: FindingSeverity
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    advice: tuple[str, ...] = ()
-    of_clean_rows: bool = False
-
-
 def as_shown(value: float) -> float:
     """Return a number as sentences show it, so that what is said of it fits the digits beside it."""
     return round(value, DIGITS) + 0.0  # no -0.0
 
 
-def read_comparison(root: Path) -> ComparisonRecord | None:
-    """Return the comparison with the present predictions; ``None`` if it is missing, invalid or of others."""
-    record = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
-    if record is None or not _is_of_present_predictions(root, record):
-        return None
-    return record
-
-
-def _is_of_present_predictions(root: Path, record: ComparisonRecord) -> bool:
-    """Return True if the models were compared with the present predictions.
-
-    The predictions must be the ones of the metrics in ``dvc.lock``, too.
+def present_predictions(root: Path) -> Path | None:
+    """Return the file of predictions; ``None`` if it is missing, or of another run than the metrics.
 
     Git has ``dvc.lock`` and the metrics, and DVC the predictions and the comparison: after ``git checkout``
-    alone, or ``dvc repro evaluate``, they are of different results.
+    alone they are of different results.
     """
     path = root / PREDICTIONS
     if not path.exists():
-        return False
+        return None
     locked = read_lock(root).out(PREDICTIONS.as_posix())
     if locked and locked != md5_of(path):
-        return False
+        return None
+    return path
 
-    return file_hash(path) == record.predictions
+
+def read_comparison(root: Path) -> ComparisonRecord | None:
+    """Return the comparison with the present predictions; ``None`` if it is missing, invalid or of others."""
+    record = ComparisonRecord.read_if_valid(root / COMPARISON / "comparison.json")
+    path = present_predictions(root)
+    if record is None or path is None or file_hash(path) != record.predictions:
+        return None
+    return record
 
 
 def is_stale(root: Path, comparison: ComparisonRecord | None) -> bool:

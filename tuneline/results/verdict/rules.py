@@ -1,13 +1,13 @@
-"""The rules of the verdict: each returns a finding, or none, from the numbers of a run.
+"""The rules of the verdict: what a careful colleague would say of a run, and what to do about it.
 
-No prose here: ``words.py`` has the sentence of each code.
+Each rule returns a finding, or none, from what is known of the run.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Literal
 
 from tuneline.evaluation.keys import (
     INDEPENDENT_ROWS,
@@ -21,21 +21,12 @@ from tuneline.evaluation.keys import (
     baseline_key,
     clean_keys,
     interval_keys,
-    leak_keys,
 )
-from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric
 from tuneline.onnx.comparison_records import ComparisonRecord
-from tuneline.results.verdict.facts import (
-    OVERFIT,
-    Comparison,
-    Finding,
-    RunFacts,
-    as_shown,
-    comparisons,
-    rivals,
-    unbeaten,
-)
+from tuneline.paths import ONNX
+from tuneline.results.verdict.facts import OVERFIT, Comparison, RunFacts, as_shown, comparisons, unbeaten
+from tuneline.words.titles import PREDICTION_TERMS, title_of
 
 CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
@@ -61,6 +52,44 @@ CONFIDENT = 0.9
 
 It is one only if the model is right this often where it is as confident.
 """
+MOST_TIMES = 1.5
+"""Times the labels of a row that a model may give, or fewer by the same factor."""
+HALVING_COST = 3.0
+"""Cost of the first sweep, in trainings.
+
+Of nine variants, all train a ninth of the steps, three a third, and one all of them.
+"""
+
+RUN = "dvc exp run --temp train -S"
+"""Command that trains with another value."""
+TRY_BOTH = f"{RUN} model.head=auto"
+REVIEW = "tuneline labels review"
+OTHER_CHECKPOINT = "tuneline init FILE --checkpoint NAME"
+EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
+LOOK = f"look at the labels ({REVIEW})"
+LARGER = f"fine-tune a larger checkpoint ({OTHER_CHECKPOINT})"
+
+FindingSeverity = Literal["good", "bad", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is said of a run.
+
+    Attributes:
+        code: Name of the finding.
+        severity: What it means for the use of the model.
+        sentence: What is the case, with its numbers.
+        advice: What to do about it; empty if nothing is.
+    """
+
+    code: str
+    severity: FindingSeverity
+    sentence: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.advice}".strip()
 
 
 def judge_run(run: RunFacts) -> list[Finding]:
@@ -82,7 +111,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
     if not run.is_frozen and doubt is None:
         candidates += [still_improving(run), _overfitting(run)]
     if doubt is None:
-        candidates += [leaks(run), _few_rows(run, metric)]
+        candidates += [leaks(run, metric), _few_rows(run, metric)]
     for finding in candidates:
         if finding is not None:
             findings.append(finding)
@@ -92,21 +121,35 @@ def judge_run(run: RunFacts) -> list[Finding]:
     return findings
 
 
+# --- how good the model is
+
+
 def _quality(run: RunFacts, metric: Metric, doubt: Finding | None) -> list[Finding]:
     """Return how good the model is, by the first rule that applies; ``doubt`` is the one of ``undecided``."""
-    collapsed = _collapsed(run, metric)
-    if collapsed is not None:
-        return [collapsed]
+    if _has_collapsed(run, metric):
+        return [_collapsed(run, metric)]
     if doubt is not None:
         return [doubt]
 
     # the rows without the leaked ones, where most are leaked
     if run.leaked_share > MOST_LEAKED:
-        compared = _against_simple_models(run.without_leaks, metric)
-        findings = [replace(finding, of_clean_rows=True) for finding in compared]
-        if findings:
-            return findings
-    return _with_sets_of_labels(run, metric, _against_simple_models(run, metric))
+        clean = _against_simple_models(run.without_leaks, metric)
+        if clean is not None:
+            sentence = f"Without rows that repeat or resemble a row of an earlier split: {clean.sentence}"
+            return [replace(clean, sentence=sentence)]
+
+    compared = _against_simple_models(run, metric)
+    fault = _labels_per_row(run)
+    findings = []
+    if fault is not None and compared is not None and compared.severity == "good":
+        # a model with such a fault is not called good
+        findings.append(fault)
+        compared = replace(compared, severity="note", sentence=compared.sentence.removeprefix("Good: "))
+        fault = None
+    for finding in (compared, fault):
+        if finding is not None:
+            findings.append(finding)
+    return findings
 
 
 def _has_collapsed(run: RunFacts, metric: Metric) -> bool:
@@ -114,85 +157,102 @@ def _has_collapsed(run: RunFacts, metric: Metric) -> bool:
     return run.evaluated.get(MOST_PREDICTED) == 1 and run.evaluated[metric.name] < 1
 
 
-def _collapsed(run: RunFacts, metric: Metric) -> Finding | None:
-    if not _has_collapsed(run, metric):
-        return None
+def _collapsed(run: RunFacts, metric: Metric) -> Finding:
+    prediction, _ = PREDICTION_TERMS[metric.kinds[0]]
+    majority = run.evaluated.get(str(baseline_key(metric, MAJORITY)), 0.0)
+    sentence = (
+        f"The model predicts the same {prediction} for all {run.rows:,} rows: it has learned nothing from the"
+        f" texts ({title_of(metric.name)} {run.evaluated[metric.name]:.3f}, the majority baseline"
+        f" {majority:.3f})."
+    )
+
     remedy = _lower_thresholds(run)
-    numbers = {
-        "metric": metric,
-        "rows": run.rows,
-        "value": run.evaluated[metric.name],
-        "majority": run.evaluated.get(str(baseline_key(metric, MAJORITY)), 0.0),
-        "rate": run.params.get("train.learning_rate"),
-        "longer": run.longer,
-        "remedy": remedy,
-        "target": run.thresholds.get("target"),
-    }
-
-    # No label at all can also mean that the probabilities are below the thresholds.
+    lower = "with a lower learning rate"
+    rate = run.params.get("train.learning_rate")
+    if rate:
+        lower += f" (it was {rate:g})"
     if remedy and run.evaluated.get(PREDICTED_CLASSES) == 0:
-        return Finding("one_prediction", "bad", numbers, ("first_thresholds",))
-    if run.is_frozen:
-        return Finding("one_prediction", "bad", numbers, _learn_more(run))
-
-    # Both a rate that is too high and too few steps collapse a model.
-    advice = ["lower_rate" if run.overfits else "longer_or_lower_rate"]
-    is_unbalanced = run.evaluated.get("majority_accuracy", 0.0) > UNBALANCED
-    if is_unbalanced and not run.params.get("train.class_weights"):
-        advice.append("or_weights")
-    return Finding("one_prediction", "bad", numbers, tuple(advice))
+        # No label at all can also mean that the probabilities are below the thresholds.
+        advice = f"First {remedy}: no probability is above a threshold."
+    elif run.is_frozen:
+        advice = _learn_more(run)
+    elif run.overfits:
+        advice = f"Train {lower}."
+    else:
+        # Both a rate that is too high and too few steps collapse a model.
+        advice = f"Train longer ({run.longer}) or {lower}."
+        is_unbalanced = run.evaluated.get("majority_accuracy", 0.0) > UNBALANCED
+        if is_unbalanced and not run.params.get("train.class_weights"):
+            advice += " Or try train.class_weights=balanced."
+    return Finding("one_prediction", "bad", sentence, advice)
 
 
 def undecided(run: RunFacts, metric: Metric) -> Finding | None:
     """Return that too few independent rows, or too few that training has not seen, are left to judge."""
-    numbers = {"metric": metric, "value": run.evaluated[metric.name], **run.counts}
+    value = f"{title_of(metric.name)} {run.evaluated[metric.name]:.3f}"
     if run.leaked_share > MOST_LEAKED:
         clean = run.without_leaks
         if metric.name in clean.evaluated and clean.clusters >= FEWEST:
             return None
-        numbers["leaked"] = int(run.evaluated[LEAKED_ROWS])
-        return Finding("undecided_leaked", "bad", numbers, ("divide",))
+        return Finding(
+            "undecided_leaked",
+            "bad",
+            f"These rows cannot tell how good the model is: {run.evaluated[LEAKED_ROWS]:,.0f} of"
+            f" {run.rows:,} repeat or resemble a row of an earlier split, which it may know by heart"
+            f" ({value}).",
+            "Divide the data by what such rows have in common (data.split.by: a customer, a document), so"
+            " that none of it is in two splits, or leave the copies out (docs/data-checks.md), and train"
+            " again.",
+        )
 
     if run.clusters == run.rows or run.clusters >= FEWEST:
         return None
-    return Finding("undecided_few", "bad", numbers, ("test_on_more",))
+    return Finding(
+        "undecided_few",
+        "bad",
+        f"These rows cannot tell how good the model is: {run.evidence}, too few for an interval ({value}).",
+        f"Test on more {run.unit}.",
+    )
 
 
-def _against_simple_models(run: RunFacts, metric: Metric) -> list[Finding]:
+def _against_simple_models(run: RunFacts, metric: Metric) -> Finding | None:
     """Return the comparison with predictions without the text, and with the simple models."""
     finding = _not_above_uninformed(run, metric)
     if finding is not None:
-        return [finding]
+        return finding
 
+    title = title_of(metric.name)
     better = unbeaten(run, metric)
     if better:
         best = better[0]
-        code = "worse_than_simple_model" if best.is_worse else "not_above_simple_model"
-        numbers = {"metric": metric, "best": best, "others": better[1:]}
-        return [Finding(code, "bad", numbers, (_instead(run, best),))]
+        code = "not_above_simple_model"
+        verb = "is not clearly better than"
+        if best.is_worse:
+            code = "worse_than_simple_model"
+            verb = "is worse than"
+        sentence = f"The model {verb} {best.title}: {title} {best}."
+        if len(better) > 1:
+            others = " and ".join(comparison.title for comparison in better[1:])
+            sentence += f" Nor is it better than {others}."
+        return Finding(code, "bad", sentence, _instead(run, best))
 
     compared = comparisons(run, metric)
     if not compared:
-        return []
+        return None
+    best = compared[0]
+    rival = best.title
+    if len(compared) > 1:
+        rival += ", the best of the simple models"
+    value = f"{run.evaluated[metric.name]:.3f}"
     low_key, high_key = interval_keys(metric)
-    numbers = {
-        "metric": metric,
-        "value": run.evaluated[metric.name],
-        "low": run.evaluated.get(low_key),
-        "high": run.evaluated.get(high_key),
-        "best": compared[0],
-        "compared": len(compared),
-        **run.counts,
-    }
-    return [Finding("good", "good", numbers)]
-
-
-def _with_sets_of_labels(run: RunFacts, metric: Metric, compared: list[Finding]) -> list[Finding]:
-    """Add what the metric hides of several labels; a model with such a fault is not called good."""
-    faults = faults_of_sets(run, metric)
-    if not faults or not compared or compared[0].severity != "good":
-        return [*compared, *faults]
-    return [*faults, Finding("above_simple_models", "note", compared[0].numbers)]
+    if low_key in run.evaluated:
+        value += f" (95 % interval {run.evaluated[low_key]:.3f} to {run.evaluated[high_key]:.3f})"
+    return Finding(
+        "good",
+        "good",
+        f"Good: {title} {value} on {run.evidence}, clearly above {rival} ({best.simple:.3f}, difference"
+        f" {best.low:+.3f} to {best.high:+.3f}).",
+    )
 
 
 def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
@@ -200,62 +260,94 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
 
     Their value is either known by convention, or measured: the majority baseline.
     """
+    title = title_of(metric.name)
     low_key, high_key = interval_keys(metric)
     low = run.evaluated.get(low_key)
     if metric.uninformed is not None and low is not None and as_shown(low) <= metric.uninformed:
-        numbers = {
-            "metric": metric,
-            "value": run.evaluated[metric.name],
-            "low": low,
-            "high": run.evaluated.get(high_key),
-            "longer": run.longer,
-        }
-        return Finding("not_above_uninformed", "bad", numbers, _learn_more(run))
+        sentence = (
+            f"{title} is not clearly above {metric.uninformed:g}, that of predictions without the text:"
+            f" {run.evaluated[metric.name]:.3f}, 95 % interval {low:.3f} to {run.evaluated[high_key]:.3f}."
+        )
+        return Finding("not_above_uninformed", "bad", sentence, _learn_more(run))
 
     for comparison in unbeaten(run, metric):
         if comparison.name == MAJORITY:
-            code = "worse_than_majority" if comparison.is_worse else "not_above_majority"
-            numbers = {"metric": metric, "best": comparison, "longer": run.longer}
-            return Finding(code, "bad", numbers, _learn_more(run))
+            code = "not_above_majority"
+            above = "clearly above"
+            if comparison.is_worse:
+                code = "worse_than_majority"
+                above = "above"
+            sentence = f"{title} is not {above} {comparison.title}: {comparison}."
+            return Finding(code, "bad", sentence, _learn_more(run))
     return None
 
 
-def _learn_more(run: RunFacts) -> tuple[str, ...]:
+def _learn_more(run: RunFacts) -> str:
     """Return what to do about a model that is not above predictions without the text."""
     if run.is_frozen and not run.has_tried_both:
-        return ("tune_too_and_look",)
-    if run.is_frozen:
-        return ("both_learned_too_little",)
-    if run.overfits:
-        return ("more_data_than_steps",)
+        return f"Fine-tune as well ({TRY_BOTH}), get more data, and {LOOK}."
+    if run.is_frozen or run.overfits:  # more steps would not help
+        return f"Get more data, {LARGER}, and {LOOK}."
+    advice = f"Train longer ({run.longer}), and {LOOK}."
     if not run.is_fine_tuned:
-        return "tune_a_checkpoint", "train_longer_and_look"
-    return ("train_longer_and_look",)
+        advice = f"Fine-tune a pretrained checkpoint ({OTHER_CHECKPOINT}). {advice}"
+    return advice
 
 
 def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model that is not beaten."""
+    simpler = "the simpler model"
+    if best.name == "frozen":
+        simpler += f" ({RUN} model.head=frozen)"
     if best.model == 1:
-        return "nothing_to_gain"
+        return f"Nothing is left to gain on these rows: use {simpler}, or test on more rows."
+    if not run.is_fine_tuned:
+        return f"Fine-tune a pretrained checkpoint ({OTHER_CHECKPOINT}), get more data, or use {simpler}."
 
     # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
-    if best.is_worse and run.is_fine_tuned:
-        advice = "use_simple_model"
-    elif best.is_worse:
-        advice = "use_simple_model_or_tune"
-    elif not run.is_fine_tuned:
-        advice = "tune_or_use_simpler"
-    elif run.is_frozen and run.has_tried_both:
-        advice = "tuning_was_no_better"
-    elif run.is_frozen:
-        advice = "tune_too_or_use_simpler"
-    elif best.name != "frozen":
-        advice = "larger_or_use_simpler"
-    elif run.has_tried_both:
-        advice = "validation_chose_this"
+    if best.is_worse:
+        return f"Use {simpler}, or get more data."
+    if run.is_frozen and not run.has_tried_both:
+        return f"Fine-tune as well ({TRY_BOTH}), get more data, or use {simpler}."
+    if best.name == "frozen" and not run.has_tried_both:
+        return f"Let validation decide between the two ({TRY_BOTH}), or use {simpler}."
+    return f"Get more data, {LARGER}, or use {simpler}."
+
+
+# --- classes and labels
+
+
+def _labels_per_row(run: RunFacts) -> Finding | None:
+    """Return that rows get too many or too few labels, which macro F1 hides.
+
+    What a target of precision or recall asks for (``train.thresholds``) is no fault.
+    """
+    actual = run.evaluated.get(LABELS_PER_ROW, 0.0)
+    predicted = run.evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0)
+    choose = run.thresholds["choose"]
+    if predicted > MOST_TIMES * actual > 0 and choose != "recall":
+        code = "too_many_labels"
+        are = "wrong"
+        measure = "precision"
+    elif predicted * MOST_TIMES < actual and choose != "precision":
+        code = "too_few_labels"
+        are = "missing"
+        measure = "recall"
     else:
-        advice = "let_validation_decide"
-    return advice
+        return None
+
+    look = f"look at the labels with the lowest {measure} in the table by label"
+    if choose == "half":
+        advice = f"First choose the thresholds on validation (train.thresholds.choose=f1), then {look}."
+    elif choose == measure:
+        advice = f"Raise train.thresholds.target (it was {run.thresholds.get('target'):g}), and {look}."
+    else:
+        advice = (
+            f"Ask for {measure} (train.thresholds.choose={measure} train.thresholds.target=0.7), and {look}:"
+            " they need more rows, or are to be joined."
+        )
+    sentence = f"A row gets {predicted:.2f} labels on average, and has {actual:.2f}: many are {are}."
+    return Finding(code, "bad", sentence, advice)
 
 
 def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
@@ -266,16 +358,17 @@ def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
 
     remedy = _lower_thresholds(run)
     if not remedy and not run.params.get("train.class_weights") and not run.is_frozen:
-        remedy = "weights"
-    numbers = {
-        "metric": metric,
-        "never": never,
-        "classes": never + predicted,
-        "share": run.evaluated.get(MOST_PREDICTED, 0.0),
-        "remedy": remedy,
-        "target": run.thresholds.get("target"),
-    }
-    return Finding("never_predicted", "warning", numbers, ("more_rows_of_classes",))
+        remedy = "try train.class_weights=balanced"
+    prediction, classes = PREDICTION_TERMS[metric.kinds[0]]
+    share = run.evaluated.get(MOST_PREDICTED, 0.0)
+    advice = f"Get more rows of the {classes} without predictions, or join rare ones."
+    if remedy:
+        advice += f" Or {remedy}."
+    sentence = (
+        f"{never} of {never + predicted} {classes} are never predicted; {share:.0%} of the rows get the same"
+        f" {prediction}."
+    )
+    return Finding("never_predicted", "warning", sentence, advice)
 
 
 def _lower_thresholds(run: RunFacts) -> str | None:
@@ -285,8 +378,15 @@ def _lower_thresholds(run: RunFacts) -> str | None:
     """
     if "macro_f1" not in run.evaluated:
         return None
-    remedies = {"half": "choose_thresholds", "precision": "less_precision"}
-    return remedies.get(run.thresholds["choose"])
+    choose = run.thresholds["choose"]
+    if choose == "half":
+        return "choose the thresholds on validation (train.thresholds.choose=f1)"
+    if choose == "precision":
+        return f"ask for less precision (train.thresholds.target was {run.thresholds.get('target'):g})"
+    return None
+
+
+# --- the training
 
 
 def _chosen_head(run: RunFacts) -> Finding | None:
@@ -296,40 +396,49 @@ def _chosen_head(run: RunFacts) -> Finding | None:
     if run.params.get("model.head") != "auto" or frozen is None or tuned is None:
         return None
 
-    code = "chosen_by_loss"
-    is_worse = frozen > tuned if run.is_frozen else tuned > frozen
+    chosen = "the fine-tuned one"
+    is_worse = tuned > frozen
+    if run.is_frozen:
+        chosen = "the linear one"
+        is_worse = frozen > tuned
+    reason = ""
     if is_worse and run.training.get("head_by_metric"):
-        code = "chosen_by_metric"
+        reason = "; its metric is clearly better"
     elif is_worse:
-        code = "chosen_by_default"
-    numbers = {"metric": run.metric, "is_frozen": run.is_frozen, "frozen": frozen, "tuned": tuned}
-    return Finding(code, "note", numbers)
+        reason = ", which is no clear difference"
+    sentence = (
+        f"Validation has chosen {chosen}: loss {frozen:.3f} with the linear model on the frozen checkpoint,"
+        f" {tuned:.3f} with the fine-tuned one{reason}."
+    )
+    return Finding("chosen_head", "note", sentence)
 
 
 def _diverged(run: RunFacts) -> Finding | None:
     losses = run.losses.get("loss", ())
     if len(losses) < 4:
         return None
+    advice = "Lower the learning rate."
     rate = run.params.get("train.learning_rate")
-    numbers: dict[str, Any] = {"lower": rate / 3 if rate else None}
-    advice = ("lower_the_rate",)
+    if rate:
+        advice = f"Lower the learning rate (train.learning_rate={rate / 3:.1g})."
 
-    for index, loss in enumerate(losses):
+    for step, loss in zip(run.losses["step"], losses, strict=True):
         if not math.isfinite(loss):
-            numbers["step"] = run.losses["step"][index]
-            return Finding("loss_not_finite", "bad", numbers, advice)
+            sentence = f"The training loss is not a finite number at step {step:.0f}."
+            return Finding("loss_not_finite", "bad", sentence, advice)
 
     # Single losses are noisy: compare the means of quarters. A rest of up to three losses is left out.
     size = len(losses) // 4
     means = []
     for start in range(0, len(losses) - size + 1, size):
         means.append(fmean(losses[start : start + size]))
-    numbers |= {"first": means[0], "lowest": min(means), "last": means[-1]}
     if means[-1] <= means[0] * (1 - CLEAR_LOSS):
         return None
     if means[-1] > min(means) * (1 + OVERFIT):
-        return Finding("loss_rises", "bad", numbers, advice)
-    return Finding("loss_does_not_fall", "warning", numbers, advice)
+        sentence = f"The training loss rises: from {min(means):.3f} to {means[-1]:.3f} at the end."
+        return Finding("loss_rises", "bad", sentence, advice)
+    sentence = f"The training loss does not fall: {means[0]:.3f} at first, {means[-1]:.3f} at the end."
+    return Finding("loss_does_not_fall", "warning", sentence, advice)
 
 
 def still_improving(run: RunFacts) -> Finding | None:
@@ -342,17 +451,12 @@ def still_improving(run: RunFacts) -> Finding | None:
     is_best = as_shown(metric[-1]) > as_shown(max(metric[:-1]))
     if not is_best or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
         return None
-    values = run.validation.get(name, ())
-    numbers = {
-        "name": name,
-        "before": values[-2],
-        "value": values[-1],
-        "loss_before": losses[-2],
-        "loss": losses[-1],
-        "step": steps[-2],
-        "longer": run.longer,
-    }
-    return Finding("still_improving", "warning", numbers, ("train_longer",))
+    values = run.validation[name]
+    sentence = (
+        f"Validation was still improving at the last step: {name} {values[-2]:.3f} to {values[-1]:.3f}, loss"
+        f" {losses[-2]:.3f} to {losses[-1]:.3f} since step {steps[-2]:.0f}."
+    )
+    return Finding("still_improving", "warning", sentence, f"Train longer: {run.longer}.")
 
 
 def _overfitting(run: RunFacts) -> Finding | None:
@@ -360,72 +464,56 @@ def _overfitting(run: RunFacts) -> Finding | None:
         return None
     losses = run.validation["loss"]
     best = list(losses).index(min(losses))
-    best_step = run.validation.get("step", ())[best]  # the step after which the validation loss rises
-    steps_per_epoch = run.steps_per_epoch
-    epoch = best_step / steps_per_epoch if steps_per_epoch else None
+    best_step = run.validation["step"][best]
     name, metric = run.validated
-    numbers: dict[str, Any] = {
-        "step": best_step,
-        "epoch": epoch,
-        "lowest": losses[best],
-        "last": losses[-1],
-        "name": name,
-    }
+    sentence = (
+        f"The model overfits since step {best_step:.0f}: the validation loss rises from {losses[best]:.3f} to"
+        f" {losses[-1]:.3f}, the training loss falls."
+    )
+
+    if run.params.get("train.keep", "best") == "best":
+        # The metric can be best at a later step than the loss: its weights are too sure of themselves.
+        if run.training.get("best_step", best_step) > best_step:
+            advice = "The weights that were kept are of a later step: do not trust their confidence."
+            return Finding("overfitting", "warning", sentence, advice)
+        return Finding("overfitting", "note", sentence, "The weights before that were kept.")
 
     # The last weights were kept: what matters is how much worse they are than the best ones.
-    if run.params.get("train.keep", "best") != "best":
-        if metric[-1] >= max(metric) - AS_GOOD:
-            return Finding("overfitting", "note", numbers, ("distrust_confidence",))
-        return Finding("overfitting", "warning", numbers, ("keep_best",))
-
-    # The metric can be best at a later step than the loss: its weights are too sure of themselves.
-    if run.training.get("best_step", best_step) > best_step:
-        return Finding("overfitting", "warning", numbers, ("later_weights_kept",))
-
-    advice = ["earlier_weights_kept"]
-    if epoch is not None:
-        numbers["epochs"] = max(1, math.ceil(epoch))
-        if numbers["epochs"] < run.params["train.epochs"]:
-            advice.append("fewer_epochs")
-    return Finding("overfitting", "note", numbers, tuple(advice))
+    if metric[-1] < max(metric) - AS_GOOD:
+        return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
+    advice = f"Its {name} is as good as before, its confidence is too high: do not trust that."
+    return Finding("overfitting", "note", sentence, advice)
 
 
-def leaks(run: RunFacts) -> Finding | None:
-    """Return the metric that decides without leaked rows, and whether these raise it.
+# --- the rows
 
-    Leaked rows repeat or resemble a row of an earlier split.
 
-    ``None`` if there is no leaked row, or no other row.
+def leaks(run: RunFacts, metric: Metric) -> Finding | None:
+    """Return the metric that decides without leaked rows, and whether the metric of all rows is above it.
+
+    Leaked rows repeat or resemble a row of an earlier split. ``None`` if there is no leaked row, or no other
+    row.
     """
-    metric = run.metric
-    if metric is None:
-        return None
-    keys = (metric.name, *clean_keys(metric), *leak_keys(metric))
+    keys = clean_keys(metric)
     if not all(key in run.evaluated for key in keys):
         return None
-
-    # The gain is the metric of every row less the metric without the leaked ones.
-    every, without, low, high, gain_low, gain_high = (run.evaluated[key] for key in keys)
-    gain = as_shown(every - without)
+    without, low, high = (run.evaluated[key] for key in keys)
+    leaked = int(run.evaluated[LEAKED_ROWS])
     clean = run.without_leaks
-    numbers = {
-        "metric": metric,
-        "leaked": int(run.evaluated[LEAKED_ROWS]),
-        "all_rows": run.rows,
-        "without": without,
-        "low": low,
-        "high": high,
-        "gain": gain,
-        "gain_low": gain_low,
-        "gain_high": gain_high,
-        **clean.counts,
-        "clusters_are_known": INDEPENDENT_ROWS in clean.evaluated,
-    }
-    if gain != 0 and as_shown(gain_low) > 0:
-        return Finding("leaks_raise", "warning", numbers, ("trust_clean_metric",))
-    if gain != 0 and as_shown(gain_high) < 0:
-        return Finding("leaks_lower", "note", numbers)
-    return Finding("leaks_unclear", "note", numbers)
+    independent = ""
+    if INDEPENDENT_ROWS in clean.evaluated and clean.clusters != clean.rows:
+        independent = f"; {clean.clusters:,} {clean.unit}"
+    sentence = (
+        f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
+        f" split. {title_of(metric.name)} without such rows: {without:.3f} (95 % interval {low:.3f} to"
+        f" {high:.3f}{independent})."
+    )
+    every = run.evaluated[metric.name]
+    if as_shown(every) <= as_shown(high):
+        return Finding("leaks", "note", sentence)
+    sentence += f" Of all rows it is higher: {every:.3f}."
+    advice = "Trust the metric without them; docs/data-checks.md says how to leave them out."
+    return Finding("leaks", "warning", sentence, advice)
 
 
 def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
@@ -439,17 +527,16 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
 
     half_width = (best.high - best.low) / 2
     difference = abs(best.model - best.simple)
-    numbers = {"half_width": half_width, "difference": difference, **run.counts}
+    sentence = f"{run.clusters:,} {run.unit} show only differences of more than about {half_width:.3f}."
     # A larger difference is as large as the rows show, and none needs no rows.
     if as_shown(difference) == 0 or as_shown(difference) >= as_shown(half_width):
-        return Finding("few_rows", "note", numbers)
+        return Finding("few_rows", "note", sentence)
 
     # The width of an interval falls with the square root of the rows.
     needed = run.clusters * (half_width / difference) ** 2
-    if needed >= 100 * run.clusters:
-        return Finding("few_rows", "note", numbers)
-    numbers["needed"] = _rounded_up(needed)
-    return Finding("few_rows", "note", numbers, ("rows_needed",))
+    rows = f"{_rounded_up(needed):,} {run.unit}"
+    advice = f"A difference as small as this one, {difference:.3f}, needs about {rows}."
+    return Finding("few_rows", "note", sentence, advice)
 
 
 def _rounded_up(number: float) -> int:
@@ -458,28 +545,40 @@ def _rounded_up(number: float) -> int:
     return math.ceil(number / unit) * unit
 
 
+# --- the exported models, and the largest errors
+
+
 def exported_models(comparison: ComparisonRecord) -> Iterator[Finding]:
     """Yield what a user should know: no published model, or a rounded one left out or published in doubt."""
-    nothing_published = False
     for precision, model in comparison.models.items():
         if model.violations and model.required:
-            nothing_published = True
-            numbers = {"precision": precision, "reasons": model.violations}
-            yield Finding("nothing_published", "bad", numbers, ("checkout_earlier_model",))
-    if nothing_published:  # then no other model is published, in doubt or not
-        return
+            reasons = "; ".join(model.violations)
+            sentence = f"There is no published model, because {precision} failed its comparison: {reasons}."
+            yield Finding("nothing_published", "bad", sentence, EARLIER_MODEL)
+            return
 
     for precision, model in comparison.models.items():
         if model.violations:
-            numbers = {"precision": precision, "reasons": model.violations}
-            yield Finding("left_out", "warning", numbers, ("fp32_is_published",))
+            reasons = "; ".join(model.violations)
+            sentence = (
+                f"The {precision} model is not published, because it differs too much from the trained one:"
+                f" {reasons}."
+            )
+            advice = "The fp32 model is published, and predicts the same as the trained one."
+            yield Finding("left_out", "warning", sentence, advice)
         elif model.unclear:
-            numbers = {"precision": precision, "reasons": model.unclear}
-            yield Finding("published_in_doubt", "note", numbers, ("fp32_is_the_same",))
+            reasons = "; ".join(model.unclear)
+            sentence = (
+                f"The {precision} model is published, but these rows do not show that it is good enough:"
+                f" {reasons}."
+            )
+            yield Finding(
+                "published_in_doubt", "note", sentence, "fp32 predicts the same as the trained model."
+            )
 
 
-def judge_errors(confidences: Sequence[float], errors: Sequence[float]) -> Finding | None:
-    """Return what the most confident errors are; ``None`` without errors.
+def judge_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
+    """Return what the most confident errors are; empty without errors.
 
     They are often wrong labels only where the model is nearly always right: the errors of an unsure model are
     its own mistakes.
@@ -489,133 +588,29 @@ def judge_errors(confidences: Sequence[float], errors: Sequence[float]) -> Findi
         errors: Confidence of the wrong predictions.
     """
     if not errors:
-        return None
+        return ""
     sure = sum(confidence >= CONFIDENT for confidence in confidences)
     wrong = sum(confidence >= CONFIDENT for confidence in errors)
     if not wrong:
-        return Finding("errors_unsure", "note", {"highest": max(errors)})
+        # rounded up, the highest confidence would be one of which the model is sure
+        highest = math.floor(100 * max(errors))
+        return f"The model is sure of none of them: its highest confidence is {highest}%."
 
-    numbers = {"sure": sure, "right": sure - wrong, "wrong": wrong, "confident": CONFIDENT}
-    code = "errors_too_sure"
+    outcome = "it is too sure of itself"
     if 1 - wrong / sure >= CONFIDENT:
-        code = "errors_are_wrong_labels"
-    return Finding(code, "note", numbers)
+        outcome = "the errors there are often wrong labels"
+    return (
+        f"Of {sure:,} predictions with a confidence of at least {CONFIDENT:.0%}, {sure - wrong:,} are right,"
+        f" {wrong:,} wrong: {outcome}."
+    )
 
 
-# --- what macro F1 does not say of several labels: it counts each label once, however rare it is
-
-MICRO = ALL_METRICS["micro_f1"]
-MOST_TIMES = 1.5
-"""Times the labels of a row that a model may give, or fewer by the same factor."""
+# --- what to try next
 
 
-def faults_of_sets(run: RunFacts, deciding: Metric) -> list[Finding]:
-    """Return what is wrong with the predicted sets, the most important first.
-
-    What a target of precision or recall asks for (``train.thresholds``) is no fault.
-    """
-    candidates = [_labels_per_row(run)]
-    if deciding.name != MICRO.name:
-        candidates.append(_micro_f1(run, deciding))
-    if run.thresholds["choose"] != "recall":
-        candidates.append(_not_above_one_set(run))
-    return [finding for finding in candidates if finding is not None]
-
-
-def _labels_per_row(run: RunFacts) -> Finding | None:
-    actual = run.evaluated.get(LABELS_PER_ROW, 0.0)
-    predicted = run.evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0)
-    choose = run.thresholds["choose"]
-    numbers = {"predicted": predicted, "actual": actual}
-    if predicted > MOST_TIMES * actual > 0 and choose != "recall":
-        return _asking("too_many_labels", "precision", numbers, run)
-    if predicted * MOST_TIMES < actual and choose != "precision":
-        return _asking("too_few_labels", "recall", numbers, run)
-    return None
-
-
-def _asking(code: str, measure: str, numbers: Mapping[str, Any], run: RunFacts) -> Finding:
-    """Return a finding that asks for a higher ``precision`` or ``recall``."""
-    choose = run.thresholds["choose"]
-    advice = "ask_for_measure"
-    if choose == "half":
-        advice = "choose_thresholds_first"
-    elif choose == measure:
-        advice = "raise_target"
-    numbers = {**numbers, "measure": measure, "target": run.thresholds.get("target")}
-    return Finding(code, "bad", numbers, (advice,))
-
-
-def _micro_f1(run: RunFacts, deciding: Metric) -> Finding | None:
-    """Return that a simple model has a higher micro F1, by more than half the interval of macro F1.
-
-    Micro F1 is of more decisions, so chance moves it less.
-    """
-    evaluated = run.evaluated
-    values = {}
-    for name in rivals(run.is_frozen):
-        value = evaluated.get(str(baseline_key(MICRO, name)))
-        if value is not None:
-            values[name] = value
-    if MICRO.name not in evaluated or not values:
-        return None
-
-    best = max(values, key=lambda name: values[name])
-    low_key, high_key = interval_keys(deciding)
-    chance = (evaluated.get(high_key, 0.0) - evaluated.get(low_key, 0.0)) / 2
-    if as_shown(evaluated[MICRO.name]) >= as_shown(values[best] - chance):
-        return None
-    numbers = {
-        "metric": MICRO,
-        "model": best,
-        "value": evaluated[MICRO.name],
-        "simple": values[best],
-    }
-    return Finding("worse_micro_f1", "bad", numbers, ("simple_for_frequent_labels",))
-
-
-def _not_above_one_set(run: RunFacts) -> Finding | None:
-    """Return that one set of labels for all rows would be right for as many rows."""
-    value = run.evaluated.get("subset_accuracy")
-    majority = run.evaluated.get("majority_subset_accuracy")
-    if value is None or majority is None or value > majority:
-        return None
-    numbers = {"value": value, "majority": majority}
-
-    evaluated = run.evaluated
-    if evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0) > evaluated.get(LABELS_PER_ROW, 0.0):
-        return _asking("not_above_one_set", "precision", numbers, run)
-    return Finding("not_above_one_set", "bad", numbers, ("more_rows_of_rare_labels",))
-
-
-RUN = "dvc exp run --temp train -S"
-"""Command that trains with another value."""
-TRY_BOTH = f"{RUN} model.head=auto"
-REVIEW = "tuneline labels review"
-HALVING_COST = 3.0
-"""Cost of the first sweep, in trainings.
-
-Of nine variants, all train a ninth of the steps, three a third, and one all of them.
-"""
-
-
-@dataclass(frozen=True)
-class NextStep:
-    """A command that runs as printed in a project with the result.
-
-    Attributes:
-        code: Name of its purpose, which ``words.py`` has.
-        seconds: How long it takes; ``None`` if that is not known, or nothing is trained.
-    """
-
-    code: str
-    command: str
-    seconds: float | None = None
-
-
-def next_steps(run: RunFacts) -> list[NextStep]:
-    """Return next steps, the best first."""
-    review = NextStep("review", REVIEW)
+def next_steps(run: RunFacts) -> list[tuple[str, str]]:
+    """Return commands that run as printed in a project with the result, each with its purpose, best first."""
+    review = (REVIEW, "look at the labels that are probably wrong")
     # rows that cannot tell how good a model is cannot tell if another one is better
     if run.metric is not None and undecided(run, run.metric) is not None:
         return [review]
@@ -624,32 +619,38 @@ def next_steps(run: RunFacts) -> list[NextStep]:
     if not run.is_frozen:
         steps += _training_steps(run)
     elif not run.has_tried_both:
-        steps.append(_training("tune_too", TRY_BOTH, run, 1))
-    return [*steps, review]
+        steps.append((TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}"))
+    steps.append(review)
+    return steps
 
 
-def _training_steps(run: RunFacts) -> list[NextStep]:
+def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     """Return the next steps after a fine-tuned model, or one that was trained from scratch."""
     steps = []
     rivals = set()
     if run.metric is not None:
         rivals = {comparison.name for comparison in unbeaten(run, run.metric)}
     if "frozen" in rivals and not run.has_tried_both:
-        steps.append(_training("fit_frozen_too", TRY_BOTH, run, 1))
+        purpose = "fit a linear model to the frozen checkpoint, too, and publish the better one"
+        steps.append((TRY_BOTH, f"{purpose}{_cost(run, 1)}"))
     if still_improving(run) is not None:
-        steps.append(_training("twice_as_long", f"{RUN} {run.longer}", run, 2))
+        steps.append((f"{RUN} {run.longer}", f"train twice as long{_cost(run, 2)}"))
 
     # A sweep tries several rates: half the rate is for projects without one.
     rate = run.params.get("train.learning_rate")
     if run.sweep is not None:
-        steps.append(_training("sweep", f"tuneline sweep {run.sweep}", run, HALVING_COST))
+        purpose = f"compare nine variants of rate and steps{_cost(run, HALVING_COST)}"
+        steps.append((f"tuneline sweep {run.sweep}", purpose))
     elif rate:
-        steps.append(_training("half_rate", f"{RUN} train.learning_rate={rate / 2:.2g}", run, 1))
+        steps.append((f"{RUN} train.learning_rate={rate / 2:.2g}", f"half the learning rate{_cost(run, 1)}"))
     return steps
 
 
-def _training(code: str, command: str, run: RunFacts, trainings: float) -> NextStep:
-    """Return a step that takes as long as some trainings."""
+def _cost(run: RunFacts, trainings: float) -> str:
+    """Return how long a number of trainings takes, in brackets; empty if that is not known."""
     if run.seconds is None:
-        return NextStep(code, command)
-    return NextStep(code, command, trainings * run.seconds)
+        return ""
+    seconds = trainings * run.seconds
+    if seconds < 90:
+        return f" (about {seconds:.0f} s)"
+    return f" (about {seconds / 60:.0f} min)"

@@ -40,7 +40,6 @@ def project(tmp_path_factory, tmp_path, monkeypatch) -> Callable[[str], Path]:
         shutil.copytree(published_pipeline(tmp_path_factory, task, long_text), tmp_path / "project")
         monkeypatch.chdir(tmp_path / "project")
         ModelChoice.load.cache_clear()  # one process is one project, but here
-        change_params(tmp_path / "project", {"evaluate.behaviour": None})
         rows = pq.read_table("data/raw/test.parquet").to_pylist()
         label = (lambda value: QUEUES[value]) if task == "classification" else repr
         write_csv(

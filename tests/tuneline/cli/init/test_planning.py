@@ -53,7 +53,6 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
         "train.keep": "last",
         "train.metric": "pearson",
         "evaluate.split": "validation",
-        "evaluate.behaviour": "stsb",
     }
     clean = (project / "params.yaml").read_text()
     init(tickets, "--checkpoint", checkpoint, "--force")

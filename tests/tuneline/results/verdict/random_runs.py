@@ -8,7 +8,6 @@ from tuneline.evaluation.keys import (
     baseline_key,
     clean_keys,
     interval_keys,
-    leak_keys,
     over_keys,
 )
 from tuneline.evaluation.table import ALL_METRICS
@@ -97,9 +96,7 @@ def _metrics(generator: random.Random) -> dict[str, float]:
     metrics["leaked_rows"] = choice((0, 0, 0, 1, rows // 5, rows * 2 // 3, rows))
     if 0 < metrics["leaked_rows"] < rows:
         clean = value + choice((-0.2, 0.0, 0.1))
-        keys = (*clean_keys(metric), *leak_keys(metric))
-        gain = value - clean
-        metrics |= dict(zip(keys, (clean, clean - 0.1, clean + 0.1, gain - 0.05, gain + 0.05), strict=True))
+        metrics |= dict(zip(clean_keys(metric), (clean, clean - 0.1, clean + 0.1), strict=True))
         metrics |= _simple_models(generator, metric, clean, "_without_leaks")
     return metrics
 

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.repository.dvc import read_lock
-from tuneline.results.verdict.facts import Finding, RunFacts
-from tuneline.results.verdict.rules import judge_run
-from tuneline.results.verdict.words import Statement, statements
+from tuneline.results.verdict.facts import RunFacts
+from tuneline.results.verdict.rules import Finding, judge_run
 
 BASE = {
     "rows": 1000,
@@ -72,14 +71,6 @@ def judged(evaluated: dict[str, Any], params: dict[str, Any] = SCRATCH, **curves
     return {finding.code: finding for finding in judge_run(RunFacts(evaluated, params=params, **curves))}
 
 
-def advised(evaluated: dict[str, Any], params: dict[str, Any] = SCRATCH, **curves: Any) -> set[str]:
-    """Return the codes of all advice."""
-    codes: set[str] = set()
-    for finding in judge_run(RunFacts(evaluated, params=params, **curves)):
-        codes.update(finding.advice)
-    return codes
-
-
-def told_of(root: Path) -> list[Statement]:
+def told_of(root: Path) -> list[Finding]:
     """Return what is said of the run in a project: the words that a page or a command is to show."""
-    return statements(judge_run(RunFacts.read(root, read_lock(root).params())))
+    return judge_run(RunFacts.read(root, read_lock(root).params()))

@@ -35,30 +35,6 @@ STAGES = (
     "compare",
     "report",
 )
-BEHAVIOUR = """
-tests:
-  - name: an invoice is about billing
-    kind: minimum_functionality
-    templates: [["{opening} number 5. the invoice is wrong"], ["{opening}. great shop. I was charged twice"]]
-    fill: {opening: [hello, dear team]}
-    expect: billing
-    min_pass_rate: 0.9
-  - name: thanks add praise
-    kind: direction
-    where: billing
-    change: {append: ". thank you for the help"}
-    label: praise
-    moves: up
-    min_pass_rate: 0.9
-  - name: upper case
-    kind: invariance
-    change: upper_case
-    min_pass_rate: 1
-  - name: praise alone is about nothing else
-    kind: minimum_functionality
-    templates: [[hello number 5. great shop]]
-    expect: delivery
-"""
 FRESH = (
     ("hello number 3. the box was crushed. the parcel is late", ["damaged", "delivery"]),
     ("dear team number 4. great shop", ["praise"]),
@@ -84,14 +60,12 @@ def project(tmp_path_factory):
     shutil.copytree(ROOT / "conf", folder / "conf", symlinks=True)
     # launch configurations of people may have other names
     shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate", dirs_exist_ok=True)
-    (folder / "conf/behaviour/parcels.yaml").write_text(BEHAVIOUR)
     write_params(
         folder,
         data=DATA,
         model=MODEL,
         train=TRAIN,
         tokenize={"max_length": 32, "vocab_size": 300},
-        evaluate={"behaviour": "parcels"},
     )
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     run(folder, *(f"stages.{stage}" for stage in STAGES))

@@ -10,7 +10,7 @@ from sklearn.metrics import (
 )
 
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.evaluation.probability_scores import probability_scores
+from tuneline.evaluation.curves import probability_scores
 from tuneline.metrics.judging import mean_loss
 from tuneline.metrics.scores import prediction_metrics
 from tuneline.tasks import Multilabel

@@ -9,7 +9,7 @@ import pytest
 from tests.exported_pipeline import published_pipeline
 from tuneline.core.hashes import file_hash
 from tuneline.decisions.evidence import Evidence, JudgedAnswers, write_evidence
-from tuneline.results.answers import ModelPromises
+from tuneline.results.page import read_promises
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def give_evidence(project, rows: int) -> None:
 
 def test_promises_end_with_the_risk_at_which_every_row_is_answered(project):
     give_evidence(project, 2000)
-    promises = ModelPromises.read(project)
-    assert promises.rows == 2000
-    risks = [one.risk for one in promises.promised]
+    evidence, promised = read_promises(project)
+    assert len(evidence.promising) == 2000
+    risks = [promise.risk for promise in promised]
     assert risks[0] == 0.005
     assert risks == sorted(risks)
-    assert all(one.coverage < 1 for one in promises.promised[:-1])
-    assert promises.promised[0].coverage == pytest.approx(0.8, abs=0.03)
+    assert all(promise.coverage < 1 for promise in promised[:-1])
+    assert promised[0].coverage == pytest.approx(0.8, abs=0.03)
