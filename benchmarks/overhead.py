@@ -58,7 +58,7 @@ def copy_project(project: Path, folder: Path) -> None:
     for name in OUTS:
         shutil.copytree(project / name, folder / name, dirs_exist_ok=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]  # dvclive needs a commit
+    identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
     subprocess.run(
         ["git", *identity, "commit", "--quiet", "--allow-empty", "--message", "Start"], cwd=folder, check=True
     )

@@ -30,11 +30,11 @@ from transformers import PreTrainedTokenizerFast
 
 from stages.tokenize.tokenizer import (
     TRAINING_ROWS,
-    RawTexts,
     SavedTokenizer,
     Shard,
     tokenize_shard,
     train_wordpiece,
+    training_texts,
 )
 from tuneline.core.tables import SplitReader, write_batches
 from tuneline.model.encoded_columns import ENCODED_AT_A_TIME, Encoder
@@ -88,7 +88,7 @@ def tokenizer_for(path: Path) -> PreTrainedTokenizerFast:
     folder = SHARED / "hub/models/google-bert/bert-base-uncased"
     if folder.is_dir():
         return load_tokenizer(folder, folder.name)
-    texts = RawTexts(SplitReader(path.parent, path.stem, (path,)), COLUMNS).texts
+    texts = partial(training_texts, SplitReader(path.parent, path.stem, (path,)), COLUMNS)
     return train_wordpiece(partial(texts, TRAINING_ROWS), 8000)
 
 
@@ -137,7 +137,6 @@ def with_the_stage(path: Path, tokenizer: PreTrainedTokenizerFast, max_length: i
             "train",
             path,
             path.with_name("tokenized.parquet"),
-            path.with_name("counts.json"),
             saved,
             COLUMNS,
             max_length,

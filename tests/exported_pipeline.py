@@ -19,7 +19,6 @@ GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0
 
 LONG_TEXTS = {
     "truncate": LongText(),
-    "head_tail": LongText(long_text="head_tail", head_share=0.5),
     "windows": LongText(long_text="windows", windows=WindowsRecord(stride=3, max_windows=4, answer="mean")),
 }
 

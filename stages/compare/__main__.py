@@ -30,7 +30,7 @@ from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, T
 from tuneline.predictions.files import read_logits
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import GateError
-from tuneline.runtime.terminal import say
+from tuneline.runtime.terminal import progress, say
 
 COMPARED_BATCH = 64
 """Rows of a forward pass, or windows of them; fewer where they have more than 512 tokens."""
@@ -65,8 +65,9 @@ def main() -> dict[str, float]:
     metrics: dict[str, float] = {}
     for precision in record.models:
         classifier = OnnxClassifier.exported(CANDIDATES, precision)
-        logits = run(classifier, split, title=precision)
-        of_validation = run(classifier, validation, title=f"{precision}, validation")
+        with progress(f"compare: {precision}", len(split)) as step:
+            logits = run(classifier, split, advance=step.advance)
+            of_validation = run(classifier, validation)
         decisions[precision] = ModelDecisions.of(
             trained.task,
             costs,

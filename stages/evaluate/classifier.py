@@ -15,6 +15,7 @@ from tuneline.model.batches import TokenizedRows, compute_outputs
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.runtime.errors import DataError, StageError
+from tuneline.runtime.terminal import progress
 from tuneline.tasks import Task
 from tuneline.tasks.task import Logits
 
@@ -59,12 +60,13 @@ class Classifier:
             return logits
 
         out = np.empty((len(rows), int(self.model.config.num_labels or 0)), dtype=np.float32)
-        return compute_outputs(
-            compute_logits,
-            rows,
-            out,
-            pad_token_id=self.tokenizer.pad_token_id,
-            device=self.device,
-            batch_size=batch_size,
-            title="predict",
-        )
+        with progress("predict", len(rows)) as step:
+            return compute_outputs(
+                compute_logits,
+                rows,
+                out,
+                pad_token_id=self.tokenizer.pad_token_id,
+                device=self.device,
+                batch_size=batch_size,
+                advance=step.advance,
+            )

@@ -168,7 +168,7 @@ def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
         decisions=task.decisions or None,
         text_columns=params.data.text_columns,
         max_length=params.tokenize.max_length,
-        long_text=None if long_text.is_truncated else long_text,
+        long_text=None if long_text.windows is None else long_text,
         pad_token_id=config.get("pad_token_id") or 0,
         tokenizer=tokenizer_record(classifier),
         architecture=config["model_type"],

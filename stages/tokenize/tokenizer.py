@@ -1,4 +1,4 @@
-"""The raw texts, the tokenizer that is trained on them, and the encoding of each raw file.
+"""The tokenizer that is trained on raw texts, and the encoding of each raw file.
 
 Only training a tokenizer imports transformers: a worker that encodes does not wait for it.
 """
@@ -6,7 +6,7 @@ Only training a tokenizer imports transformers: a worker that encodes does not w
 import math
 import string
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,71 +14,37 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tuneline.core.tables import LABELS, SplitReader, StoredLabels, tokenized_split_schema, write_batches
-from tuneline.model.encoded_columns import Encoder, EncodingCounts, encode_rows
+from tuneline.core.tables import (
+    LABELS,
+    SplitReader,
+    StoredLabels,
+    rebatch,
+    tokenized_split_schema,
+    write_batches,
+)
+from tuneline.model.encoded_columns import ENCODED_AT_A_TIME, Encoder, EncodingCounts, encode_rows
 from tuneline.model.encoding import EncodingError
 from tuneline.model.long_text import LongText
-from tuneline.runtime.atomic_files import replace_file, write_json
+from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.terminal import progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-HINT = "Run `dvc repro -f download`."
 
+def training_texts(reader: SplitReader, text_columns: Sequence[str], at_most: int) -> Iterator[list[str]]:
+    """Yield the texts of a raw split in batches, one column of a batch after the other.
 
-class RawTexts:
-    """The texts and labels of a split of ``data/raw/``, or of one of its shards."""
-
-    def __init__(self, reader: SplitReader, text_columns: Sequence[str]) -> None:
-        """Check that the columns exist, and that the text columns hold text."""
-        self.reader = reader
-        self.text_columns = list(text_columns)
-        self.rows = reader.rows
-
-        path = reader.paths[0]
-        schema = reader.schema
-        for name in [*self.text_columns, LABELS]:
-            if name not in schema.names:
-                columns = ", ".join(schema.names)
-                raise DataError(
-                    f"{path} has no column {name!r}; it has {columns}.", f"Check data.text_columns. {HINT}"
-                )
-        for name in self.text_columns:
-            kind = schema.field(name).type
-            if not pa.types.is_string(kind):
-                raise DataError(f"{path}: column {name!r} is {kind}, not text.", HINT)
-        try:
-            self.labels = StoredLabels.of(schema)
-        except DataError as error:
-            raise DataError(f"{path}: {error.problem}", HINT) from None
-
-    def texts(self, at_most: int) -> Iterator[list[str]]:
-        """Yield the texts in batches, one column of a batch after the other, to train a tokenizer.
-
-        Of more than ``at_most`` rows, every second, third, ... is read, so they are from all parts of the
-        split.
-        """
-        step = max(math.ceil(self.rows / at_most), 1)
-        first = 0  # row of the split with which the batch begins
-        for batch in self.batches(self.text_columns):
-            offset = -first % step  # to the next multiple of ``step``
-            for name in self.text_columns:
-                yield batch[name].to_pylist()[offset::step]
-            first += batch.num_rows
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield columns in batches of at most ``ROW_GROUP`` rows; refuse a value that is null."""
-        first = 0
-        for batch in self.reader.batches(columns):
-            for name in batch.schema.names:
-                column = batch[name]
-                if column.null_count:
-                    row = first + column.is_null().index(pa.scalar(True)).as_py()
-                    raise DataError(f"{self.reader.place(row)}: column {name!r} is null.", HINT)
-            yield batch
-            first += batch.num_rows
+    Of more than ``at_most`` rows, every second, third, ... is read, so they are from all parts of the split.
+    """
+    step = max(math.ceil(reader.rows / at_most), 1)
+    first = 0  # row of the split with which the batch begins
+    for batch in reader.batches(text_columns):
+        offset = -first % step  # to the next multiple of ``step``
+        for name in text_columns:
+            yield batch[name].to_pylist()[offset::step]
+        first += batch.num_rows
 
 
 PAD = "[PAD]"
@@ -250,15 +216,11 @@ class SavedTokenizer:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of a raw split, and what becomes of it.
-
-    ``counts`` is written last: where it exists, the shard is finished.
-    """
+    """One file of a raw split, and what becomes of it."""
 
     split: str
     raw: Path
     tokenized: Path
-    counts: Path
     tokenizer: SavedTokenizer
     text_columns: Sequence[str]
     max_length: int
@@ -270,24 +232,26 @@ class Shard:
 
 def tokenize_shard(shard: Shard) -> EncodingCounts:
     """Encode one raw file into a tokenized one, in bounded memory."""
-    source = RawTexts(SplitReader(shard.raw.parent, shard.split, (shard.raw,)), shard.text_columns)
+    raw = SplitReader(shard.raw.parent, shard.split, (shard.raw,))
     pairs = len(shard.text_columns) == 2
     encoder = Encoder(shard.tokenizer, shard.max_length, pairs, shard.long_text)
-    schema = tokenized_split_schema(encoder.token_type_ids, source.labels, shard.long_text.answer)
-    rows = source.batches([*shard.text_columns, LABELS])
+    labels = StoredLabels.of(raw.schema)
+    schema = tokenized_split_schema(encoder.token_type_ids, labels, shard.long_text.answer)
+    columns = list(shard.text_columns)
+    columns.append(LABELS)
+    chunks = rebatch(raw.batches(columns), raw.fields(columns), ENCODED_AT_A_TIME)
     with (
-        progress(f"tokenize: {shard.raw.stem}", source.rows) as step,
+        progress(f"tokenize: {shard.raw.stem}", raw.rows) as step,
         replace_file(shard.tokenized) as partial,
     ):
 
         def counted() -> Iterator[pa.RecordBatch]:
-            for batch in encode_rows(encoder, rows, shard.text_columns, schema):
+            for batch in encode_rows(encoder, chunks, shard.text_columns, schema):
                 yield batch
                 step.advance(batch.num_rows)
 
         try:
-            write_batches(partial, schema, counted())
+            write_batches(partial, schema, rebatch(counted(), schema))
         except EncodingError as error:
-            raise error.at(source.reader.place(error.row)) from None
-    write_json(shard.counts, asdict(encoder.counts))
+            raise error.at(raw.place(error.row)) from None
     return encoder.counts

@@ -11,14 +11,13 @@ frozen``, a linear model on the checkpoint's vectors instead (stages/train/froze
 both, and publishes the better one (stages/train/choice.py). Writes: ``models/classifier/``,
 ``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
 predictions of the published weights for the validation split, which experiments are compared by. During the
-run: ``checkpoints/``, ``reports/live/``. After an interruption: ``reports/interrupted/train.json``.
+run: ``checkpoints/``.
 """
 
 import shutil
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +31,7 @@ from stages.train.choice import HeadChoice, choose_head
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import TRAINING_LIBRARIES, create_accelerator
 from stages.train.frozen_head import FrozenResult, can_be_frozen, fit_frozen
-from stages.train.interruption import NOTE, TrainingInterrupted, exit_without_cleanup, recorded_signals
+from stages.train.interruption import TrainingInterrupted, exit_without_cleanup, recorded_signals
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train_model
 from stages.train.optimization import ValidationMetric
@@ -50,17 +49,16 @@ from tuneline.params import Params
 from tuneline.params.loading import load_params, print_warnings
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
 from tuneline.predictions.files import clusters_of_split, write_predictions
-from tuneline.runtime.atomic_files import replace_directory, write_json
+from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.terminal import say
 from tuneline.tasks import DECISIONS, Task
 from tuneline.tasks.task import Logits
 
 
-def main(layouts: dict[str, str] | None = None) -> Measurements:
+def main() -> Measurements:
     """Train and publish the result; resume if an earlier start of the same run was interrupted.
 
-    ``layouts`` receives the layouts that the run was trained with. After a signal, the state is saved and the
-    exit code is 75.
+    After a signal, the state is saved and the exit code is 75.
     """
     params = load_params()
     read_base(params)  # refuses a base model of another checkpoint before the processes wait for each other
@@ -72,14 +70,12 @@ def main(layouts: dict[str, str] | None = None) -> Measurements:
     if params.model.head == "frozen":
         usage = fit_head(params, inputs, accelerator)
     else:
-        usage = fine_tune(params, inputs, accelerator, {} if layouts is None else layouts)
+        usage = fine_tune(params, inputs, accelerator)
     accelerator.end_training()
     return usage
 
 
-def fine_tune(
-    params: Params, inputs: Inputs, accelerator: Accelerator, layouts: dict[str, str]
-) -> Measurements:
+def fine_tune(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measurements:
     """Run the training loop, and publish its result.
 
     With ``model.head: auto``, the better one of it and the frozen checkpoint is published. The linear model
@@ -105,7 +101,6 @@ def fine_tune(
 
         # from here on, a signal changes nothing: the run ends
         publish_outs(result, frozen, inputs, params)
-        layouts |= result.state.progress.layouts
         usage = resource_usage(result.state)
 
         # within the block, so that a signal ends no process that waits while the main process publishes
@@ -204,23 +199,11 @@ def publish_measurements(
     if choice is not None:
         metrics |= choice.metrics
     write_record(METRICS / "train.json", Metrics.of(metrics))
-    NOTE.unlink(missing_ok=True)
 
 
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:
-    """Write and print how to resume, and exit."""
+    """Print how to resume, and exit."""
     if accelerator.is_main_process:
-        note = {
-            "interrupted": True,
-            "resumable": True,
-            "signal": interrupted.signal,
-            "step": interrupted.step,
-            "steps": interrupted.steps,
-            "best": interrupted.best,
-            "checkpoint": str(interrupted.checkpoint),
-            "resume": "dvc repro",
-        }
-        write_json(NOTE, note)
         say(f"\ntrain: {interrupted}", error=True)
 
     accelerator.wait_for_everyone()
@@ -230,7 +213,7 @@ def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted)
     sys.exit(INTERRUPTED)
 
 
-def record_devices(layouts: dict[str, str]) -> None:
+def record_devices() -> None:
     """Write the provenance with the devices that ``main`` has trained on."""
     state = AcceleratorState()
     devices = DevicesUsed(
@@ -238,16 +221,14 @@ def record_devices(layouts: dict[str, str]) -> None:
         precision=state.mixed_precision,
         processes=state.num_processes,
         distribution=state.distributed_type.value,
-        layouts=layouts if len(layouts) > 1 else None,
     )
     write_provenance("train", TRAINING_LIBRARIES, devices=devices)
 
 
 def run() -> NoReturn:
     """Run the stage in this process, one of those that a launcher has started."""
-    layouts: dict[str, str] = {}
     try:
-        run_stage("train", partial(main, layouts), partial(record_devices, layouts))
+        run_stage("train", main, record_devices)
     finally:
         # the exit code is settled, and freeing the memory takes a second in which a signal could change it
         for number in STOPPING:

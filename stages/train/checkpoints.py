@@ -21,13 +21,11 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.provenance import stage_code
 from tuneline.params import Params
 from tuneline.runtime.atomic_files import replace_directory
-from tuneline.runtime.errors import DiskError, StageError
+from tuneline.runtime.errors import StageError
 from tuneline.runtime.locks import BusyError, locked
 
 LOCK_TIMEOUT = 30.0
 """Seconds. A killed run may leave a child process that is still saving."""
-KEPT = 2
-"""Last checkpoints of a run that stay, in addition to the best."""
 _PROGRESS = "progress.json"
 
 
@@ -64,23 +62,20 @@ def training_lock(accelerator: Accelerator, folder: Path) -> Iterator[None]:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    # a stack: only taking the lock may raise BusyError, not the block
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(folder / "lock", LOCK_TIMEOUT))
-        except BusyError:
-            raise StageError(
-                "Another process is already training this model.",
-                "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
-            ) from None
-        yield
+    try:
+        with locked(folder / "lock", LOCK_TIMEOUT):
+            yield
+    except BusyError:
+        raise StageError(
+            "Another process is already training this model.",
+            "Wait for it, or send it SIGTERM: it saves a checkpoint and stops.",
+        ) from None
 
 
 class Checkpoints:
     """Checkpoints of one run, in ``checkpoints/KEY/``. Every process calls every public method.
 
-    The last ``KEPT`` checkpoints stay, and for each of them the checkpoint of its best step: whichever a run
-    resumes from, its best weights exist.
+    The last checkpoint stays, and the one of its best step.
     """
 
     def __init__(self, accelerator: Accelerator, folder: Path) -> None:
@@ -105,7 +100,9 @@ class Checkpoints:
 
         # older ones are removed only now that this one is complete
         if self._accelerator.is_main_process:
-            self._prune()
+            for path in self.folder.glob("step-*"):
+                if path not in (target, self.path(progress.best_step)):
+                    _remove(path)
         self._accelerator.wait_for_everyone()
         self.current = target
 
@@ -142,23 +139,9 @@ class Checkpoints:
             broadcast_object_list(folder)
             yield Path(folder[0])
             return
-        try:
-            with replace_directory(target) as partial:
-                broadcast_object_list([str(partial)])
-                yield partial
-        except DiskError as error:
-            hint = f"{error.hint} `dvc repro` resumes from the last checkpoint."
-            raise DiskError(error.problem, hint) from error
-
-    def _prune(self) -> None:
-        """Remove all checkpoints but the last ones and the checkpoints of their best steps."""
-        checkpoints = sorted(self.folder.glob("step-*"))
-        kept = set(checkpoints[-KEPT:])
-        for path in checkpoints[-KEPT:]:
-            kept.add(self.path(TrainingProgress.read(path / _PROGRESS).best_step))
-        for path in checkpoints:
-            if path not in kept:
-                _remove(path)
+        with replace_directory(target) as partial:
+            broadcast_object_list([str(partial)])
+            yield partial
 
 
 def _remove(path: Path) -> None:

@@ -22,7 +22,7 @@ from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import TokenizedRows, document_tensor
-from tuneline.model.tokenized_splits import MappedSplit, TokenizedSplit
+from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams
 from tuneline.paths import BASE_MODEL, TOKENIZED, TOKENIZER
@@ -34,8 +34,8 @@ from tuneline.tasks import Task
 class Inputs:
     """The two splits, and the tokenizer that made them."""
 
-    train: MappedSplit
-    validation: MappedSplit
+    train: TokenizedSplit
+    validation: TokenizedSplit
     tokenizer: PreTrainedTokenizerBase
 
     @property
@@ -69,7 +69,7 @@ def read_inputs(params: TrainParams) -> Inputs:
     return Inputs(train, validation, tokenizer)
 
 
-def _read_split(rows: SplitReader) -> MappedSplit:
+def _read_split(rows: SplitReader) -> TokenizedSplit:
     """Map a split that has rows, all of them with a label, which is a finite number in a regression."""
     split = TokenizedSplit.read(rows)
     if not len(split):
@@ -93,16 +93,16 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
     positions = getattr(config, "max_position_embeddings", None)
     limit = token_limit({**config.to_dict(), "max_position_embeddings": positions})
     for split in (inputs.train, inputs.validation):
-        longest = split.tokens.longest
-        if limit is not None and longest > limit:
+        if limit is not None and split.longest > limit:
             raise ParamsError(
-                f"model: it has {limit} positions, but a row has {longest} tokens.",
+                f"model: it has {limit} positions, but a row has {split.longest} tokens.",
                 f"Set tokenize.max_length to {limit}.",
             )
-        if split.tokens.highest >= config.vocab_size:
+        highest = int(split.values["input_ids"].max())
+        if highest >= config.vocab_size:
             raise ParamsError(
                 f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id"
-                f" {split.tokens.highest}.",
+                f" {highest}.",
                 "Set tokenize.tokenizer to the tokenizer of the model.",
             )
 
@@ -155,7 +155,7 @@ class BatchLoader:
     There are no worker processes: padding a batch with numpy takes a fraction of a millisecond.
     """
 
-    split: MappedSplit
+    split: TokenizedSplit
     pad_token_id: int
     device: torch.device
     multiple: int = 1
@@ -168,7 +168,7 @@ class BatchLoader:
         """Return the tokens to which a batch of these rows is padded."""
         longest_row = int(self.split.input_lengths_of(rows).max(initial=0))  # 0 without rows
         rounded_up = math.ceil(longest_row / self.multiple) * self.multiple
-        return max(longest_row, min(rounded_up, self.split.tokens.longest))
+        return max(longest_row, min(rounded_up, self.split.longest))
 
     def inputs(self, rows: RowNumbers) -> dict[str, Tensor]:
         """Return the model inputs, int64 of shape ``(examples, width)``, or ``(windows, width)``.

@@ -8,23 +8,18 @@ import os
 import platform
 from collections import Counter
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import PartialState
-from accelerate.utils import SAFE_WEIGHTS_NAME, DistributedType, FullyShardedDataParallelPlugin
-from safetensors.torch import load_model
-from torch import Tensor, nn
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+from torch import nn
 
 from tuneline.core.launch import launch_file, needs_gpu
 from tuneline.params import Params
-from tuneline.paths import REPORTS
 from tuneline.runtime.errors import ParamsError, StageError
 
-LIVE = REPORTS / "live"
-"""Folder of the live curves."""
 TRAINING_LIBRARIES = ("accelerate", "numpy", "peft", "safetensors", "torch", "transformers")
 """Libraries that the outs depend on."""
 
@@ -42,8 +37,6 @@ def create_accelerator(params: Params) -> Accelerator:
         accelerator = Accelerator(
             mixed_precision=precision,
             step_scheduler_with_optimizer=False,
-            log_with=["dvclive"],
-            project_dir=LIVE,
         )
     except ValueError as error:
         raise ParamsError(f"train.mixed_precision: {error}", "'no' works on every device.") from None
@@ -62,40 +55,10 @@ def create_accelerator(params: Params) -> Accelerator:
 
     # what accelerate leaves to set
     enable_fsdp_on_cpu(accelerator)
-    accelerator.register_save_state_pre_hook(drop_frozen_weights)
-    accelerator.register_load_state_pre_hook(load_trained_weights)
     if accelerator.device.type == "cuda":  # float32 products on tensor cores, with 10 bits of the mantissa
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
     return accelerator
-
-
-def frozen_weights(model: nn.Module) -> frozenset[str]:
-    """Return the names of the parameters that are not trained."""
-    # with duplicates: a shared parameter is in the weights by each of its names
-    parameters = model.named_parameters(remove_duplicate=False)
-    return frozenset(name for name, parameter in parameters if not parameter.requires_grad)
-
-
-def drop_frozen_weights(models: list[nn.Module], weights: list[dict[str, Tensor]], _folder: str) -> None:
-    """Leave frozen weights out of a checkpoint.
-
-    A run that resumes has them from ``models/base`` or from the seed. ``weights`` is empty with FSDP, which
-    saves whole models itself.
-    """
-    for model, values in zip(models, weights, strict=False):
-        for name in frozen_weights(model):
-            values.pop(name, None)
-
-
-def load_trained_weights(models: list[nn.Module], folder: str) -> None:
-    """Load what ``drop_frozen_weights`` has left, in the place of accelerate, which expects all weights."""
-    for model in models:
-        missing, unexpected = load_model(model, Path(folder) / SAFE_WEIGHTS_NAME, strict=False)
-        unmatched = set(missing).union(unexpected) - frozen_weights(model)
-        if unmatched:
-            raise RuntimeError(f"{folder}: {min(unmatched)} is missing in the checkpoint or in the model.")
-    models.clear()  # accelerate loads the models that are left in the list
 
 
 def sharding(accelerator: Accelerator) -> dict[str, Any] | None:
@@ -112,14 +75,9 @@ def sharding(accelerator: Accelerator) -> dict[str, Any] | None:
 
 def describe_layout(accelerator: Accelerator, micro_batch_size: int) -> str:
     """Return all that determines how sums are rounded: with another layout, a model has other bytes."""
-    device = accelerator.device
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-    else:
-        name = f"{torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads"
     versions = [f"{library} {version(library)}" for library in TRAINING_LIBRARIES]
     return (
-        f"{accelerator.num_processes} process(es) on {device.type} ({name}), micro_batch_size"
+        f"{describe_devices(accelerator)}, {torch.backends.cpu.get_cpu_capability()}, micro_batch_size"
         f" {micro_batch_size}, Python {platform.python_version()}, {', '.join(versions)}"
     )
 

@@ -5,54 +5,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from accelerate import Accelerator
 from torch import distributed
 
 from stages.train.launch import STOPPING
-from tuneline.paths import REPORTS
-
-NOTE = REPORTS / "interrupted" / "train.json"
-"""File that exists from an interruption until the resumed run ends.
-
-accelerate and DVC do not pass exit codes on; this file remains.
-"""
 
 
 class TrainingInterrupted(Exception):  # noqa: N818 - a requested stop, not an error
-    """A signal stops the training.
-
-    Attributes:
-        signal: Name of the signal.
-        step: Optimizer steps done.
-        steps: Optimizer steps of the whole run.
-        checkpoint: Checkpoint of this step.
-        best: Best evaluation so far: ``metric``, its ``value`` and its ``step``.
-    """
-
-    def __init__(
-        self,
-        signal_name: str,
-        step: int = 0,
-        steps: int = 0,
-        checkpoint: Path | None = None,
-        best: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            f"interrupted by {signal_name} after step {step} of {steps}; the checkpoint is {checkpoint}. Run"
-            " `dvc repro` to resume from it."
-        )
-        self.signal = signal_name
-        self.step = step
-        self.steps = steps
-        self.checkpoint = checkpoint
-        self.best = best
+    """A signal, whose name is the message, stops the training."""
 
 
 @dataclass

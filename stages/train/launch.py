@@ -1,27 +1,34 @@
-"""Start training and say how it ended.
+"""Start the processes of a training with accelerate's launcher.
 
-Start: ``python -m stages.train.launch``, with any flags of ``accelerate launch``. The training runs in a
-child process, which accelerate's launcher sets up (stages/train/accelerate_launch.py): if the system kills
-it, somebody has to say so, and how to continue. This process imports nothing that takes time or memory.
+Start: ``python -m stages.train.launch``, with any flags of ``accelerate launch``. The processes run on the
+devices that ``train.launch`` names, or that are chosen here. One process needs no other: accelerate's
+launcher prepares the environment, and the training runs in this process. Several processes are started by
+accelerate's launcher (torchrun), and this process waits for them.
 """
 
+import argparse
+import logging
 import os
 import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
-from types import FrameType
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tuneline.paths import CHECKPOINTS
-from tuneline.runtime.errors import PERMANENT
+from tuneline.core import stage  # noqa: F401 - sets variables that libraries read when they are imported
+from tuneline.core.launch import AUTO, DeviceChoice, check_launch, choose_devices, launch_file
+from tuneline.core.machine import cpu_is_forced, threads
+from tuneline.params import Params
+from tuneline.params.loading import load_params
+from tuneline.runtime.disk_errors import explain_disk_errors
+from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.processes import PARENT, end_with_parent
 from tuneline.runtime.terminal import say
 
+if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
 INTERRUPTED = os.EX_TEMPFAIL
 """Exit code of an interrupted run that can be resumed: 75."""
-CRASHED = os.EX_SOFTWARE
-"""Exit code of a run that ended with a traceback: 70."""
 LAUNCHED = ("DVC_STAGE", "ACCELERATE_MIXED_PRECISION", "TORCHELASTIC_RUN_ID")
 """Environment variables that DVC, accelerate's launcher and torchrun set for the processes they start."""
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -37,86 +44,132 @@ gets it back page by page (docs/benchmarks.md).
 """
 
 
-def main() -> int:
-    """Run the training and return the exit code.
+def main() -> NoReturn:
+    """Train, and exit: 0 after success, 1 or 78 after an error, 75 after an interruption."""
+    environment = {**ALLOCATOR, **os.environ}
+    if environment != os.environ:  # glibc reads them when a program starts
+        os.execve(sys.executable, sys.orig_argv, environment)  # noqa: S606 - this program once more
 
-    It is 0 after success, 1 or 78 after an error, 75 after an interruption, and 128 + N after signal N.
-    """
-    started = time.time()
-    child: subprocess.Popen[bytes] | None = None
-    stopped = False
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-        if child is not None:
-            child.terminate()
-
-    for number in STOPPING:
-        signal.signal(number, stop)
     end_with_launcher()
-    command = [sys.executable, "-m", "stages.train.accelerate_launch", *sys.argv[1:]]
-    environment = {**ALLOCATOR, **os.environ, PARENT: str(os.getpid())}
-    child = subprocess.Popen(command, env=environment, preexec_fn=ignore_ctrl_c)  # noqa: PLW1509 - there is one thread
-    if stopped:  # the signal came before there was a child to pass it on to
-        child.terminate()
+    try:
+        with explain_disk_errors():
+            code = launch(load_params(), sys.argv[1:])
+    except StageError as error:
+        say(f"train: {error}", error=True)
+        code = error.stage_status
+    except Exception:
+        say(traceback.format_exc(), error=True)
+        code = 1
+    sys.exit(code)
 
-    code = child.wait()
+
+def launch(params: Params, flags: list[str]) -> int:
+    """Start the training as ``train.launch`` says, and return its exit code.
+
+    ``flags`` are further flags of ``accelerate launch``.
+    """
+    train = params.train
+    check_launch(train.launch)
+    user_threads = os.environ.get("OMP_NUM_THREADS")
+    cores = threads()
+    os.environ["OMP_NUM_THREADS"] = str(cores)  # before torch is imported: OpenMP reads it once
+
+    # what the configuration leaves open
+    choice = None
+    if AUTO in (train.launch, train.mixed_precision):
+        choice = choose_devices(train.launch, train.global_batch_size, train.mixed_precision)
+        say(f"train: auto chooses {choice}")
+    args = launch_arguments(train.launch, choice, flags)
+    if args.num_processes == 1 and args.num_machines == 1:
+        return train_here(args)
+
+    if user_threads is None:
+        processes_here = max(args.num_processes // args.num_machines, 1)
+        args.num_cpu_threads_per_process = max(cores // processes_here, 1)
+        os.environ["OMP_NUM_THREADS"] = str(args.num_cpu_threads_per_process)
+    return run_torchrun(args)
+
+
+def launch_arguments(name: str, choice: DeviceChoice | None, flags: list[str]) -> argparse.Namespace:
+    """Return the arguments of ``accelerate launch``, completed from the launch configuration."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+
+    options = ["--config_file", str(launch_file(name)), "--num_cpu_threads_per_process", str(threads())]
+    if choice is not None and name == AUTO:  # all that it leaves open, so that accelerate warns of nothing
+        options += ["--num_processes", str(choice.processes)]
+        if choice.device == "cpu":
+            options.append("--cpu")
+        if choice.device == "cuda" and choice.processes > 1:
+            options.append("--multi_gpu")
+    options += flags
+    options += ["--module", "stages.train"]
+    try:
+        args: argparse.Namespace
+        args, _, _ = _validate_launch_command(launch_command_parser().parse_args(options))
+    except ValueError as error:
+        hint = f"`accelerate config --config_file {launch_file(name)}` asks for valid values."
+        raise ParamsError(f"{launch_file(name)}: accelerate refuses it: {error}", hint) from None
+    args.use_cpu = bool(args.use_cpu or args.cpu or cpu_is_forced())
+    if choice is not None:
+        args.mixed_precision = choice.precision
+    if args.num_machines == 1 and args.main_process_port is None:
+        args.main_process_port = 0  # any free port
+    return args
+
+
+def train_here(args: argparse.Namespace) -> int:
+    """Train in this process, in the environment that accelerate prepares for a new one."""
+    from accelerate.utils.launch import prepare_simple_launcher_cmd_env
+
+    _, environment = prepare_simple_launcher_cmd_env(args)
+    os.environ.update(environment)
+    from stages.train.__main__ import run
+
+    return run()
+
+
+def run_torchrun(args: argparse.Namespace) -> int:
+    """Start several processes, wait for them, and return one exit code for all.
+
+    torchrun passes signals on to them, and kills after 30 seconds those that have not saved their checkpoint.
+    """
+    from accelerate.commands.launch import multi_gpu_launcher
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    os.environ[PARENT] = str(os.getpid())
+    if args.use_cpu:
+        os.environ["ACCELERATE_USE_CPU"] = "true"  # accelerate alone would start one process only
+    if "LOGLEVEL" not in os.environ:  # the last line of a run says how its processes ended
+        import torch.distributed.run
+
+        for name in logging.getLogger().manager.loggerDict:
+            if name.startswith(torch.distributed.__name__):
+                logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        multi_gpu_launcher(args)
+    except ChildFailedError as error:
+        return common_exit_code(error)
+    except SignalException:
+        say("train: stopped; `dvc repro` resumes from the last checkpoint.", error=True)
+        return INTERRUPTED
+    return 0
+
+
+def common_exit_code(error: "ChildFailedError") -> int:
+    """Return one exit code for several processes, and print the message of one with a ``StageError``."""
+    # the first one that failed: others may have failed because of it
+    failures: list[Any] = sorted(error.failures.values(), key=lambda failure: int(failure.timestamp))
+    if any(failure.exitcode == INTERRUPTED for failure in failures):
+        return INTERRUPTED
+    for failure in failures:
+        if failure.error_file_data.get("stage"):  # see tuneline.core.stage.report_error
+            say(failure.message, error=True)
+            return int(failure.exitcode)
+    code = int(failures[0].exitcode)
     if code < 0:  # as a shell reports signal N
         code = 128 - code
-    message, status = describe_end(code, resume_hint(started))
-    if message:
-        say(f"train: {message}", error=True)
-    return status
-
-
-def ignore_ctrl_c() -> None:
-    """Ignore SIGINT until the training handles it: while Python imports, it would end in a traceback.
-
-    SIGTERM, which this process sends then, ends the child without one.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def describe_end(code: int, hint: str) -> tuple[str | None, int]:
-    """Return the last line of the run, and its exit code.
-
-    Args:
-        code: Exit code of the training; 128 + N after signal N.
-        hint: How to continue.
-
-    Returns:
-        The line, ``None`` where the training has printed its own (after its end, an error or an
-        interruption), and the exit code of the run.
-    """
-    if code in (0, 1, PERMANENT, INTERRUPTED):
-        return None, code
-    if code == CRASHED:
-        return f"ended by an unexpected error; the traceback is above. {hint}", 1
-    if code - 128 in STOPPING:  # before or after the time in which the training handles them
-        return f"stopped. {hint}", INTERRUPTED
-    if code - 128 == signal.SIGKILL:
-        return (
-            "killed. The system kills a process when memory runs out: lower train.micro_batch_size"
-            f" (global_batch_size can stay). {hint}"
-        ), code
-    return f"ended with exit code {code}. {hint}", code
-
-
-def resume_hint(started: float) -> str:
-    """Return how to continue the run that has written checkpoints since ``started``.
-
-    ``started`` is in seconds since the epoch.
-    """
-    # one second earlier: file systems and the clock differ in resolution
-    steps: list[Path] = []
-    for file in CHECKPOINTS.glob("*/run.json"):
-        if file.stat().st_mtime >= started - 1:
-            steps += file.parent.glob("step-*")
-    if not steps:
-        return "`dvc repro` starts again, from the last checkpoint if there is one."
-    newest = max(steps)
-    return f"`dvc repro` resumes from step {int(newest.name.removeprefix('step-'))} ({newest})."
+    return code
 
 
 def end_with_launcher() -> None:
@@ -130,4 +183,4 @@ def end_with_launcher() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

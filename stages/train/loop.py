@@ -3,12 +3,10 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import find_executable_batch_size
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from numpy.typing import NDArray
 from torch.nn import functional
@@ -37,7 +35,6 @@ from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks.task import Logits
 
-T = TypeVar("T")
 MAX_GRADIENT_NORM = 1.0
 """Norm to which larger gradients are clipped."""
 LOG_EVERY_STEPS = 10
@@ -60,8 +57,8 @@ def train_model(
             if state.progress.step == 0:
                 print_startup_summary(state)
 
-            open_logger = state.logger.open(state.progress, state.total_steps)
-            with open_logger, saving_when_interrupted(state):
+            state.logger.start()
+            with saving_when_interrupted(state):
                 train_to_end(state)
 
                 # the weights to publish, and their logits
@@ -84,34 +81,25 @@ def retry_on_out_of_memory(
     gradients.
     """
     size = micro_batch_size
+    while True:
+        try:
+            return train_with(size)
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+            if size == 1 or accelerator.num_processes > 1:
+                raise ParamsError(
+                    f"Out of memory with train.micro_batch_size {size}.",
+                    "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
+                    " train.gradient_checkpointing. With tokenize.long_text: windows, the windows of a"
+                    " document go through the model together: lower tokenize.windows.max_windows.",
+                ) from None
 
-    def halve() -> int:
-        nonlocal size
+        # after the except block: the traceback of the error holds the tensors that do not fit
         size //= 2
         accelerator.free_memory()
+        clear_device_cache(garbage_collection=True)
         say(f"train: out of memory; retrying with micro_batch_size {size}, global_batch_size is unchanged")
-        return size
-
-    def train_once(batch_size: int) -> TrainingResult:  # accelerate passes the size to the first parameter
-        return train_with(batch_size)
-
-    try:
-        if accelerator.num_processes > 1:
-            return train_with(size)
-        train_within_memory = find_executable_batch_size(
-            train_once, starting_batch_size=size, reduce_batch_size_fn=halve
-        )
-        result: TrainingResult = train_within_memory()
-    except RuntimeError as error:
-        if size == 0 or should_reduce_batch_size(error):  # at 0, accelerate raises an error of its own
-            raise ParamsError(
-                f"Out of memory with train.micro_batch_size {max(size, 1)}.",
-                "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
-                " train.gradient_checkpointing. With tokenize.long_text: windows, the windows of a document"
-                " go through the model together: lower tokenize.windows.max_windows.",
-            ) from None
-        raise
-    return result
 
 
 @contextlib.contextmanager
@@ -125,13 +113,9 @@ def saving_when_interrupted(state: TrainState) -> Iterator[None]:
         state.coordinator.check_interruption()  # a process whose parent has ended must not publish
     except TrainingInterrupted as interrupted:
         state.checkpoints.save(state.progress)
-
-        evaluation = state.progress.best
-        best = None
-        if evaluation is not None:
-            best = {"metric": state.metric.name, "value": evaluation.metric, "step": evaluation.step}
         raise TrainingInterrupted(
-            interrupted.signal, state.progress.step, state.total_steps, state.checkpoints.current, best
+            f"interrupted by {interrupted} after step {state.progress.step} of {state.total_steps}; the"
+            f" checkpoint is {state.checkpoints.current}. Run `dvc repro` to resume from it."
         ) from None
 
 
@@ -152,8 +136,8 @@ def train_to_end(state: TrainState) -> None:
 
             # training curve
             log_now = progress.step % LOG_EVERY_STEPS == 0 or progress.step == state.total_steps
-            logged = progress.record_step(step, log_now)
-            state.logger.log_step(step, batch, state.micro_batch_size, logged)
+            progress.record_step(step, log_now)
+            state.logger.log_step(step, state.total_steps, batch, state.micro_batch_size)
 
             _evaluate_and_save(state)
             if state.is_finished():  # early stopping or max_steps may end the run within an epoch
@@ -260,12 +244,7 @@ def try_evaluation(state: TrainState) -> None:
 
     It shows at once if an evaluation fits into memory, and not after the first epoch.
     """
-
-    def predict_longest(batch_size: int) -> torch.Tensor:
-        batches = _shards(state, batch_size)[state.accelerator.process_index]
-        return _logits(state, batches[:1])
-
-    within_memory(state, predict_longest)
+    _logits(state, _shards(state)[state.accelerator.process_index][:1])
 
 
 def evaluate_validation(state: TrainState) -> bool:
@@ -294,52 +273,26 @@ def evaluate_validation(state: TrainState) -> bool:
     return improved
 
 
-def within_memory(state: TrainState, compute: Callable[[int], T]) -> T:
-    """Call a function of the evaluation batch size, and again with half of it if the device is out of memory.
-
-    Later evaluations keep the smaller size. Several processes do not retry: the others would wait.
-    """
-    while True:
-        size = state.evaluation_batch_size
-        try:
-            return compute(size)
-        except RuntimeError as error:
-            if not should_reduce_batch_size(error):
-                raise
-            if size == 1 or state.accelerator.num_processes > 1:
-                raise ParamsError(
-                    f"Out of memory in an evaluation of {size} rows at once.", "Lower tokenize.max_length."
-                ) from None
-
-        # after the except block: the traceback of the error holds the tensors that do not fit
-        state.evaluation_batch_size = size // 2
-        clear_device_cache(garbage_collection=True)
-        state.logger.info(f"out of memory in an evaluation; from now on, it has {size // 2} rows at once")
-
-
 def predict_validation(state: TrainState) -> Logits:
     """Return the logits of the validation split, shape ``(rows, outputs)``, the same in every process.
 
     Each process predicts a shard, in batches of rows of similar length.
     """
+    # the batches of this process
+    shards = _shards(state)
+    batches = shards[state.accelerator.process_index]
+    logits = _logits(state, batches)
 
-    def predict(batch_size: int) -> Logits:
-        # the batches of this process
-        shards = _shards(state, batch_size)
-        batches = shards[state.accelerator.process_index]
-        logits = _logits(state, batches)
-
-        # the rows of all processes
-        largest = max(sum(map(len, shard)) for shard in shards)
-        rows, values = _gather(state.accelerator, np.concatenate(batches), logits, largest)
-        return restore_file_order(rows, values, len(state.validation_loader.split))
-
-    return within_memory(state, predict)
+    # the rows of all processes
+    largest = max(sum(map(len, shard)) for shard in shards)
+    rows, values = _gather(state.accelerator, np.concatenate(batches), logits, largest)
+    return restore_file_order(rows, values, len(state.validation_loader.split))
 
 
-def _shards(state: TrainState, batch_size: int) -> list[list[RowNumbers]]:
+def _shards(state: TrainState) -> list[list[RowNumbers]]:
     split = state.validation_loader.split
-    return shard_split(split.lengths, batch_size, state.accelerator.num_processes, split.window_counts)
+    processes = state.accelerator.num_processes
+    return shard_split(split.lengths, state.evaluation_batch_size, processes, split.window_counts)
 
 
 def _logits(state: TrainState, batches: Sequence[RowNumbers]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The model to train: built from a checkpoint or a configuration, partly frozen or with LoRA adapters."""
+"""The model to train: built from a checkpoint or a configuration, with LoRA adapters if asked."""
 
 import copy
 import difflib
@@ -254,36 +254,14 @@ def start_head(model: PreTrainedModel, drawn: Collection[str], bias: NDArray[np.
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
-    """Enable gradient checkpointing, freeze modules or add LoRA adapters, as the parameters say."""
+    """Enable gradient checkpointing, and add LoRA adapters, as the parameters say."""
     if params.gradient_checkpointing:
         # not reentrant: the reentrant kind drops gradients where the input of a layer needs none
         enable: Any = model.gradient_checkpointing_enable
         enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if params.lora is not None:
         return add_adapters(model, params.lora, drawn)
-    freeze(model, params.freeze)
     return model
-
-
-def freeze(model: PreTrainedModel, names: list[str]) -> None:
-    """Freeze modules and everything inside them.
-
-    Names are dotted, such as ``encoder.layer.0``, with or without the model's own prefix.
-    """
-    modules = dict(model.named_modules())
-    for name in names:
-        module = modules.get(name) or modules.get(f"{model.base_model_prefix}.{name}")
-        if not name or module is None:  # the empty name means the whole model
-            available = ", ".join(child for child, _ in model.base_model.named_children())
-            raise ParamsError(
-                f"train.freeze: the model has no module {name!r}.",
-                f"Choose from {available}, or modules inside them.",
-            )
-        module.requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ParamsError(
-            "train.freeze: all parameters are frozen.", "Remove the classification head from train.freeze."
-        )
 
 
 def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:

@@ -60,66 +60,26 @@ def load_loss(params: TrainParams, labels: Task) -> ProjectFunction | None:
     if params.loss is None:
         return None
     function = load_function("train.loss", FunctionName.parse("train.loss", params.loss))
-    _check_losses(function, *_example(labels))
-    return function
 
-
-def _example(labels: Task) -> tuple[Tensor, Tensor]:
-    """Return logits that require a gradient, and labels of several classes."""
     # a generator of its own: trying a function must not move the random numbers of the run
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn((_ROWS, labels.outputs), generator=generator)
+    logits = model_outputs(labels, torch.randn((_ROWS, labels.outputs), generator=generator))
     examples = torch.from_numpy(example_labels(labels, _ROWS))
-    return model_outputs(labels, logits).requires_grad_(), examples
-
-
-def _check_losses(function: ProjectFunction, logits: Tensor, labels: Tensor) -> None:
-    """Check shape, type, values and gradient of the losses of a batch, of a part of it, and of none of it."""
-    # the whole batch
-    losses = function(logits, labels)
-    _check_shape(function, losses, logits)
-    if not losses.requires_grad:
+    losses = function(logits, examples)
+    if not isinstance(losses, Tensor) or losses.shape != (_ROWS,):
         raise function.error(
-            "returns losses without a gradient.",
-            "Compute them from the logits with torch, without detach and argmax.",
+            f"returns a {type(losses).__name__} of shape {tuple(getattr(losses, 'shape', ()))} for {_ROWS}"
+            " examples.",
+            f"Return the loss of each example, of shape ({_ROWS},), as torch.nn.functional does with"
+            " reduction='none'.",
         )
-    (gradient,) = torch.autograd.grad(losses.sum(), logits)
-    for name, values in (("losses", losses), ("a gradient", gradient)):
-        if not torch.isfinite(values).all():
-            raise function.error(
-                f"gives {name} with NaN or infinity for logits around 0.",
-                "Use log_softmax instead of the log of a softmax.",
-            )
-
-    # a part of it
-    fewer = function(logits[:2], labels[:2])
-    _check_shape(function, fewer, logits[:2])
-    if not torch.allclose(fewer, losses[:2], atol=_TOLERANCE):
+    if not torch.allclose(function(logits[:2], examples[:2]), losses[:2], atol=_TOLERANCE):
         raise function.error(
             "gives an example another loss in a smaller batch.",
             "Compute the loss of each example on its own: how a batch is split into micro-batches must not"
             " change the model.",
         )
-
-    # nothing: a process may have no rows in the last batch
-    empty = function(logits[:0], labels[:0])
-    _check_shape(function, empty, logits[:0])
-
-
-def _check_shape(function: ProjectFunction, losses: Any, logits: Tensor) -> None:
-    """Check that a result of the function is a floating-point loss for each example."""
-    examples = len(logits)
-    if not isinstance(losses, Tensor):
-        result = type(losses).__name__
-    elif losses.shape == (examples,) and losses.is_floating_point():
-        return
-    else:
-        result = f"{losses.dtype} of shape {tuple(losses.shape)}"
-    raise function.error(
-        f"returns {result} for {examples} examples.",
-        f"Return the loss of each example, of shape ({examples},), as torch.nn.functional does with"
-        " reduction='none'.",
-    )
+    return function
 
 
 @dataclass(frozen=True)

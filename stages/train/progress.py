@@ -1,23 +1,18 @@
-"""Progress of a run: its step, curves and best evaluation, saved in every checkpoint; and its display."""
+"""Progress of a run: its step, curves and best evaluation, saved in every checkpoint; and its lines."""
 
 import contextlib
 import json
 import math
-import shutil
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from accelerate import Accelerator
-from tqdm import tqdm
 
 from stages.train.data import BatchLoader, split_into_micro_batches
-from stages.train.devices import LIVE
 from tuneline.core.arrays import RowNumbers
-from tuneline.runtime.terminal import visible
+from tuneline.runtime.terminal import say
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -61,8 +56,7 @@ class TrainingProgress:
         losses: Losses of the steps since the last row of the training curve.
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
-        layouts: Layouts of the processes and machines that trained, by the step from which they did. With
-            more than one, the bytes of the model are not promised to repeat.
+        layout: Layout of the processes and the machine that trained last.
         micro_batch_size: Size of the micro-batches; smaller than the parameter if memory ran out.
         requested_micro_batch_size: The parameter.
     """
@@ -74,7 +68,7 @@ class TrainingProgress:
     best_step: int = 0
     evaluations_without_improvement: int = 0
     stopped_early: bool = False
-    layouts: dict[str, str] = field(default_factory=dict)
+    layout: str = ""
     micro_batch_size: int = 0
     requested_micro_batch_size: int = 0
 
@@ -93,16 +87,6 @@ class TrainingProgress:
         values["evaluated"] = [Evaluation(**row) for row in values["evaluated"]]
         return cls(**values)
 
-    def begin(self, layout: str) -> str | None:
-        """Go on with a layout; return the last one if it was another one."""
-        # one that began at this step has trained nothing
-        self.layouts = {step: value for step, value in self.layouts.items() if int(step) < self.step}
-        last = next(reversed(self.layouts.values()), layout)
-        if last == layout and self.layouts:
-            return None
-        self.layouts[str(self.step)] = layout
-        return None if last == layout else last
-
     @property
     def best(self) -> Evaluation | None:
         """Best evaluation so far."""
@@ -111,15 +95,13 @@ class TrainingProgress:
                 return evaluation
         return None
 
-    def record_step(self, result: TrainingStep, log_now: bool) -> TrainingStep | None:
-        """Record a step. With ``log_now``, add a row to the training curve and return it."""
+    def record_step(self, result: TrainingStep, log_now: bool) -> None:
+        """Record a step. With ``log_now``, add a row to the training curve."""
         self.losses.append(result.loss)
-        if not log_now:
-            return None
-        mean = math.fsum(self.losses) / len(self.losses)
-        self.losses.clear()
-        self.logged.append(replace(result, loss=mean))
-        return self.logged[-1]
+        if log_now:
+            mean = math.fsum(self.losses) / len(self.losses)
+            self.losses.clear()
+            self.logged.append(replace(result, loss=mean))
 
     def record_evaluation(self, row: Evaluation, greater_is_better: bool, min_gain: float = 0.0) -> bool:
         """Record an evaluation of the current weights; return True if it is the best so far.
@@ -149,44 +131,30 @@ class TrainingProgress:
 
 
 class TrainingLogger:
-    """Logger of the main process: a progress bar on a terminal, otherwise a line every few seconds; curves.
+    """Prints the progress in the main process: a line every few seconds, and one for each evaluation.
 
-    Curves go to DVCLive. A resumed run rewrites them from its checkpoint, so that each step is logged once.
-    ``samples``, ``tokens`` and ``positions`` count what all processes have trained on since the start;
+    ``samples``, ``tokens`` and ``positions`` count what all processes have trained on since ``start``;
     ``positions`` counts padding, too.
     """
 
     def __init__(self, accelerator: Accelerator, loader: BatchLoader, metric: str) -> None:
-        self.samples = self.tokens = self.positions = 0
+        self.samples = 0
+        self.tokens = 0
+        self.positions = 0
         self._processes = accelerator.num_processes
         self._loader = loader
         self._metric = metric
         self._enabled = accelerator.is_main_process
-        self._bar: Any = None
-        self._live: Any = None
-        self._started = self._last_line = time.monotonic()
+        self.start()
 
-    @contextlib.contextmanager
-    def open(self, progress: TrainingProgress, total_steps: int) -> Iterator[None]:
-        """Open the progress bar and the curves, and close them on exit, also after an error."""
-        if self._enabled:
-            self._open_curves(progress)
-        # after the curves, which may be long
-        self._started = self._last_line = time.monotonic()
-        hidden = None if self._enabled else True  # None: shown on a terminal only
-        self._bar = tqdm(total=total_steps, initial=progress.step, unit="step", disable=hidden, leave=False)
-        try:
-            yield
-        finally:
-            with suppress_logging_errors():
-                self._bar.close()
-            if self._live is not None:
-                with suppress_logging_errors():
-                    self._live.end()
+    def start(self) -> None:
+        """Count the seconds from here on."""
+        self._started = time.monotonic()
+        self._last_line = self._started
 
     @property
     def seconds(self) -> float:
-        """Seconds since the logger was opened."""
+        """Seconds since the start."""
         return time.monotonic() - self._started
 
     @property
@@ -195,9 +163,9 @@ class TrainingLogger:
         return 1 - self.tokens / max(self.positions, 1)
 
     def log_step(
-        self, result: TrainingStep, batch: RowNumbers, micro_batch_size: int, logged: TrainingStep | None
+        self, result: TrainingStep, total_steps: int, batch: RowNumbers, micro_batch_size: int
     ) -> None:
-        """Log an optimizer step; ``logged`` is its row of the training curve, if it has one."""
+        """Count an optimizer step, and show it if the last line is some seconds old."""
         windows = self._loader.windows(batch)
         for rows in split_into_micro_batches(batch, micro_batch_size, self._processes, windows):
             lengths = self._loader.split.input_lengths_of(rows)
@@ -205,10 +173,13 @@ class TrainingLogger:
             self.tokens += int(lengths.sum())
             self.positions += len(lengths) * self._loader.width(rows)
 
-        with suppress_logging_errors():
-            self._show(result)
-        if logged is not None:
-            self._track(_step_values(logged), logged.step)
+        if time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self.info(
+                f"step {result.step} of {total_steps}: loss {result.loss:.4f}, lr {result.learning_rate:.3g},"
+                f" {self.samples / self.seconds:.0f} samples/s, {self.tokens / self.seconds:.0f} tokens/s,"
+                f" {self.padding:.1%} padding"
+            )
 
     def log_evaluation(self, row: Evaluation, best: bool) -> None:
         """Log an evaluation."""
@@ -216,66 +187,9 @@ class TrainingLogger:
         if best:
             message += " (best)"
         self.info(message)
-        self._track(self._evaluation_values(row), row.step)
 
     def info(self, message: str) -> None:
-        """Print a line on the main process, above the progress bar if there is one."""
+        """Print a line on the main process. A closed pipe or a full disk ends no training."""
         if self._enabled:
-            with suppress_logging_errors():
-                tqdm.write(visible(f"train: {message}"), file=sys.stdout)
-                sys.stdout.flush()
-
-    def _show(self, result: TrainingStep) -> None:
-        """Show a step in the bar, and without a bar now and then in a line."""
-        self._bar.update()
-        status = (
-            f"loss {result.loss:.4f}, lr {result.learning_rate:.3g},"
-            f" {self.samples / self.seconds:.0f} samples/s, {self.tokens / self.seconds:.0f} tokens/s,"
-            f" {self.padding:.1%} padding"
-        )
-        self._bar.set_postfix_str(status, refresh=False)
-
-        line_is_due = time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES
-        if self._bar.disable and line_is_due:
-            self._last_line = time.monotonic()
-            self.info(f"step {result.step} of {self._bar.total}: {status}")
-
-    def _open_curves(self, progress: TrainingProgress) -> None:
-        """Open the curves, and write them so far: all rows by one ``next_step``, which takes 9 ms."""
-        shutil.rmtree(LIVE, ignore_errors=True)
-        try:
-            from dvclive.live import Live
-
-            self._live = Live(str(LIVE), save_dvc_exp=False, dvcyaml=False)
-            for step in progress.logged:
-                self._log(_step_values(step), step.step)
-            for row in progress.evaluated:
-                self._log(self._evaluation_values(row), row.step)
-            if progress.logged:
-                self._live.next_step()
-        except Exception as error:  # DVCLive 3.49, for example, in a git repository without a commit
-            self.info(f"WARNING: there will be no live curves in {LIVE}: {error}")
-            self._live = None
-
-    def _track(self, values: dict[str, float], step: int) -> None:
-        if self._live is not None:
-            with suppress_logging_errors():
-                self._log(values, step)
-                self._live.next_step()
-
-    def _log(self, values: dict[str, float], step: int) -> None:
-        self._live.step = step
-        for name, value in values.items():
-            self._live.log_metric(name, value)
-
-    def _evaluation_values(self, row: Evaluation) -> dict[str, float]:
-        return {"validation_loss": row.loss, f"validation_{self._metric}": row.metric}
-
-
-def _step_values(row: TrainingStep) -> dict[str, float]:
-    return {"loss": row.loss, "learning_rate": row.learning_rate, "gradient_norm": row.gradient_norm}
-
-
-def suppress_logging_errors() -> contextlib.suppress:
-    """Ignore any error of logging: a closed pipe, a full disk, a bug of DVCLive."""
-    return contextlib.suppress(Exception)
+            with contextlib.suppress(OSError):
+                say(f"train: {message}")

@@ -1,6 +1,5 @@
 """Training state: set up from the parameters, resumed from a checkpoint, turned into the trained model."""
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +15,8 @@ from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, run_identity
 from stages.train.cpu import PADDING_MULTIPLE, uses_bf16_layers
-from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit, shard_batch
-from stages.train.devices import describe_devices, describe_layout, sharding, wrap_layers
-from stages.train.embeddings import fold_embeddings, train_used_embeddings
+from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit
+from stages.train.devices import describe_devices, describe_layout, wrap_layers
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.losses import Loss, new_bias
 from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only, start_head
@@ -35,12 +33,14 @@ from tuneline.core.hashes import content_key
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
 from tuneline.runtime.atomic_files import write_json
-from tuneline.runtime.errors import DataError
 from tuneline.tasks import Regression
 from tuneline.tasks.task import Logits
 
 EVALUATION_BATCH_SIZE = 64
-"""Examples, or windows of them, in one forward pass of one process on the validation split."""
+"""Examples, or windows of them, in one forward pass of one process on the validation split.
+
+They are fewer after the device was out of memory, as in a micro-batch.
+"""
 
 
 @dataclass
@@ -67,10 +67,14 @@ class TrainState:
     checkpoints: Checkpoints
     coordinator: Coordinator
     logger: TrainingLogger
-    evaluation_batch_size: int = EVALUATION_BATCH_SIZE
     progress: TrainingProgress = field(default_factory=TrainingProgress)
     validation_logits: Logits | None = None
     """Logits of the weights to publish so far; ``None`` if they were computed before this process resumed."""
+
+    @property
+    def evaluation_batch_size(self) -> int:
+        """Examples in one forward pass of an evaluation."""
+        return max(1, EVALUATION_BATCH_SIZE * self.micro_batch_size // self.params.micro_batch_size)
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -115,8 +119,6 @@ def set_up(
     if isinstance(inputs.labels, Regression):
         target_scale = TargetScale.apply(model, drawn, inputs.train.labels)
     trained = adapt(model, settings, drawn)
-    if sharding(accelerator) is None and settings.lora is None:
-        train_used_embeddings(model, inputs.train.values["input_ids"], inputs.pad_token_id)
     sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, params.training_seed)
     multiple = PADDING_MULTIPLE if uses_bf16_layers(accelerator) else 1
     train_loader = BatchLoader(inputs.train, inputs.pad_token_id, accelerator.device, multiple)
@@ -197,18 +199,18 @@ def resume(state: TrainState) -> None:
             state.micro_batch_size = min(state.micro_batch_size, progress.micro_batch_size)
 
     layout = describe_layout(state.accelerator, state.micro_batch_size)
-    previous = progress.begin(layout)
-    if previous is not None:
+    if progress.layout not in ("", layout):
         # the checkpoint has the states of the generators of other processes, and perhaps of fewer. Dropout
         # does not need them (``_seed_dropout``), but a loss of the user may draw from any of them
         entropy = (state.sampler.seed, progress.step, state.accelerator.process_index)
         set_seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
         state.logger.info(
-            f"WARNING: the checkpoint was computed by {previous}, and this run continues with {layout}. The"
-            " batches are the same, but sums are rounded differently and dropout may draw other masks: the"
-            " model will not have the bytes of an uninterrupted run."
+            f"WARNING: the checkpoint was computed by {progress.layout}, and this run continues with"
+            f" {layout}. The batches are the same, but sums are rounded differently and dropout may draw"
+            " other masks: the model will not have the bytes of an uninterrupted run."
         )
 
+    progress.layout = layout
     progress.micro_batch_size = state.micro_batch_size
     progress.requested_micro_batch_size = state.params.micro_batch_size
     state.progress = progress
@@ -235,49 +237,16 @@ def training_result(state: TrainState, params: Params, inputs: Inputs, logits: L
         model = adapted.merge_and_unload()
         weights = model.state_dict()
 
-    # whoever loads the published weights has neither the hook nor the divided embeddings
+    # whoever loads the published weights does not have the hook
     if state.target_scale is not None:
         state.target_scale.fold(weights)
-    fold_embeddings(model, weights)
     return TrainingResult(state, model, weights, logits)
 
 
 def print_startup_summary(state: TrainState) -> None:
-    """Print device, trainable parameters, and the loss of the first micro-batch over all processes.
-
-    A wrong device, a frozen body or a broken head is visible before the first step.
-    """
-    accelerator = state.accelerator
-    state.logger.info(describe_devices(accelerator))
-    parameters = [parameter for parameter in state.model.parameters() if parameter.is_floating_point()]
+    """Print device and trainable parameters."""
+    state.logger.info(describe_devices(state.accelerator))
+    parameters = list(state.model.parameters())
     total = sum(parameter.numel() for parameter in parameters)
     trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     state.logger.info(f"{trainable:,} of {total:,} parameters are trainable")
-
-    # forward
-    loader = state.train_loader
-    batch = state.sampler.epoch(0)[0]
-    rows = shard_batch(
-        batch,
-        state.micro_batch_size,
-        accelerator.num_processes,
-        accelerator.process_index,
-        loader.windows(batch),
-    )[0]
-    state.model.eval()  # without dropout
-    with torch.no_grad():
-        logits = loader.answers(state.model(**loader.inputs(rows)).logits, rows)
-    state.model.train()
-
-    # loss
-    losses = state.loss.per_example(logits, loader.labels(rows))
-    weight = state.loss.total_weight(loader.split.labels[rows])
-    sums = torch.tensor([float(losses.sum()), weight], device=accelerator.device)
-    total_loss, total_weight = accelerator.reduce(sums, "sum").tolist()
-    loss = total_loss / total_weight
-    if not math.isfinite(loss):
-        raise DataError(
-            f"The loss before the first step is {loss}.",
-            "Look for NaN in the weights of model.checkpoint and in the labels.",
-        )
-    state.logger.info(f"initial loss {loss:.4f}")

@@ -16,7 +16,7 @@ from tests.faults.disks import on_full_disk
 from tests.project import GIT_IDENTITY
 from tests.stages.train import tiny_task
 
-FULL = r"cannot be written: No space left on device( \((?s:.*)\))?\. On its file system, mounted at"
+FULL = r"cannot be written: No space left on device( \((?s:.*)\))?\."
 """The error of the library is in parentheses if it does not say the same."""
 LEFT = "; code=$?; find . -name '.*.partial' -o -name '.*.former'; exit $code"
 """Prints what a command leaves half-written, after it."""
@@ -121,8 +121,7 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
     assert re.match(rf"{stage}: \S+ {FULL}", problem), (
         problem
     )  # the first file of the stage that does not fit
-    assert f"mounted at {project}," in problem
-    assert "Make room there" in hint
+    assert "Make room on its file system" in hint
     assert not [line for line in before if line.strip() and not re.search(r", \d+ s$", line)], (
         "but progress on a slow machine"
     )
@@ -149,10 +148,9 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_fro
     assert problem.startswith("train: checkpoints/")
     assert "step-00000012" in problem
     assert re.search(FULL, problem)
-    assert "The last checkpoint takes 6." in problem
-    assert "`dvc repro` resumes from step 8" in hint
+    assert "run the same command again" in hint
     listed = second.partition("\n\n")[0].split()
-    assert listed == ["1", "run.json", "step-00000004", "step-00000008"]
+    assert listed == ["1", "run.json", "step-00000008"]
     assert "resumes from step 8 of 16" in second
     assert rest.split()[0] == "0", done.stdout
 

@@ -1,4 +1,4 @@
-"""The client of the Hugging Face hub: its errors as messages for the user, and its progress bars.
+"""The client of the Hugging Face hub: its errors as messages for the user.
 
 Flows import it: no transformers.
 """
@@ -13,25 +13,6 @@ _OFFLINE = (
     "Without network, set the revision to a commit that was fetched before, or copy the model to"
     " models/source/ and name that folder; `dvc pull base` gets what another machine has fetched."
 )
-
-
-@contextlib.contextmanager
-def without_progress_bar() -> Iterator[None]:
-    """Hide the progress bars of downloads until the block ends."""
-    from huggingface_hub.utils.tqdm import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
-
-    if are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
 
 
 @contextlib.contextmanager

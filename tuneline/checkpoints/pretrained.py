@@ -4,7 +4,6 @@
 that all Hugging Face libraries share. Nothing here loads weights or runs code of a repository.
 """
 
-import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,16 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tuneline.checkpoints.hub import hub_errors_explained, without_progress_bar
-from tuneline.checkpoints.lfs_pointers import is_lfs_pointer
+from tuneline.checkpoints.hub import hub_errors_explained
 from tuneline.core.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.params.model import ENCODERS, UNSUPPORTED, is_folder
 from tuneline.paths import BASE_SOURCE
 from tuneline.runtime.errors import ParamsError, StageError
 
 CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
-PROGRESS_FROM = 10 * 2**20
-"""Bytes of a download from which its progress is shown."""
 PICKLES = re.compile(r"pytorch_model.*\.bin(\.index\.json)?")
 COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
 
@@ -50,43 +46,30 @@ class Pretrained:
     def fetch(self, names: Sequence[str]) -> Path:
         """Return a folder with some of the files.
 
-        Those of the hub are downloaded, with a progress bar, unless the cache has them.
+        Those of the hub are downloaded, unless the cache has them.
         """
         if self.commit is None:
             return Path(self.name)
         from huggingface_hub import snapshot_download
 
-        large = sum(self.files[name] for name in names) > PROGRESS_FROM
-        with (
-            hub_errors_explained(self.key, self.name, self.commit),
-            contextlib.nullcontext() if large else without_progress_bar(),
-        ):
+        with hub_errors_explained(self.key, self.name, self.commit):
             return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=list(names)))
 
     def config(self) -> dict[str, Any]:
         """Return the contents of ``config.json``; raise a ParamsError if there is no such file."""
         if CONFIG not in self.files:
-            hint = (
-                "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged into its model"
-                " first."
-            )
             raise ParamsError(
-                f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.", hint
+                f"{self.key}: {self.label} has no {CONFIG}, so it is not a model of transformers.",
+                "A folder that save_pretrained wrote has one. An adapter (LoRA) must be merged first.",
             )
         return self.read_json(CONFIG)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the contents of a JSON file."""
         try:
-            values = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
+            values: dict[str, Any] = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ParamsError(
-                f"{self.key}: {name} of {self.label} is not valid JSON: {error}", self._fetch_again()
-            ) from None
-        if not isinstance(values, dict):
-            raise ParamsError(
-                f"{self.key}: {name} of {self.label} is not a JSON object.", self._fetch_again()
-            )
+            raise self.damaged(name, f"it is not valid JSON: {error}") from None
         return values
 
     def license(self) -> str | None:
@@ -145,9 +128,7 @@ class Pretrained:
                 else:
                     metadata = HfApi().get_safetensors_metadata(self.name, revision=self.commit)
         except errors.SafetensorsParsingError as error:
-            raise ParamsError(
-                f"{self.key}: the weights of {self.label} are damaged: {error}", self._fetch_again()
-            ) from None
+            raise self.damaged("a file of weights", str(error)) from None
         return sum(metadata.parameter_count.values())
 
     def tokenizer_files(self) -> list[str]:
@@ -164,7 +145,7 @@ class Pretrained:
 
     def _fetch_again(self) -> str:
         if self.commit is None:
-            return f"Copy the model to {self.name} again: save_pretrained writes all files."
+            return f"Copy the model to {self.name} again (`git lfs pull` fetches what was not fetched)."
         from huggingface_hub import constants
 
         return (
@@ -204,19 +185,9 @@ def _find_folder(name: str, key: str) -> Pretrained:
         if folder.with_name(f"{folder.name}.dvc").exists():
             hint = f"`dvc pull {name}` fetches it."
         else:
-            folders = sorted(
-                f"{BASE_SOURCE}/{entry.name}" for entry in BASE_SOURCE.glob("*") if entry.is_dir()
-            )
-            hint = f"There is: {', '.join(folders) or 'no folder'}."
+            hint = f"`ls {BASE_SOURCE}` shows what is there."
         raise ParamsError(f"{key}: {name} is not a folder.", hint)
-    sizes = _file_sizes(folder)
-    for file in sorted(sizes):
-        if is_lfs_pointer(folder / file):
-            raise ParamsError(
-                f"{key}: {name}/{file} is a pointer of Git LFS, not the file itself.",
-                "Fetch the files: `git lfs pull` in the repository that they were copied from.",
-            )
-    return Pretrained(folder.as_posix(), None, sizes, key=key)
+    return Pretrained(folder.as_posix(), None, _file_sizes(folder), key=key)
 
 
 def _file_sizes(folder: Path) -> dict[str, int]:
@@ -267,33 +238,20 @@ def check_model_type(checkpoint: Pretrained) -> None:
 
     config = checkpoint.config()
     model_type = config.get("model_type")
-    name = f"{checkpoint.key}: {checkpoint.label}"
-    library = f"transformers {version('transformers')}"
-    reason = UNSUPPORTED.get(model_type or "")
-    if reason:
-        raise ParamsError(
-            f"{name} is of type {model_type!r}, which cannot be trained: {reason}.", f"Choose {ENCODERS}."
-        )
-    if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
+    if model_type in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES and model_type not in UNSUPPORTED:
         return
-    if model_type in CONFIG_MAPPING:
-        raise ParamsError(
-            f"{name} is of type {model_type!r}, for which {library} has no text classifier.",
-            f"Choose {ENCODERS}.",
-        )
-    if "auto_map" in config:
-        raise ParamsError(
-            f"{name} needs Python code from its repository (model_type {model_type!r}, auto_map), which is"
-            " never run.",
-            "Choose a checkpoint of a type that transformers has; some repositories have a revision or a"
-            " successor for it.",
-        )
-    if model_type is None:
-        raise ParamsError(
-            f"{name}: config.json has no model_type.",
-            "Copy it to models/source/ and add model_type, such as 'bert'.",
-        )
+    library = f"transformers {version('transformers')}"
+    if model_type in UNSUPPORTED:
+        reason = UNSUPPORTED[model_type]
+    elif model_type in CONFIG_MAPPING:
+        reason = f"{library} has no text classifier for it"
+    elif "auto_map" in config:
+        reason = "it needs Python code from its repository (auto_map), which is never run"
+    elif model_type is None:
+        reason = "config.json has no model_type"
+    else:
+        reason = f"{library} does not have it"
     raise ParamsError(
-        f"{name} is of type {model_type!r}, which {library} does not have.",
-        "A newer transformers may have it: make lock.",
+        f"{checkpoint.key}: {checkpoint.label} is of type {model_type!r}, which cannot be trained: {reason}.",
+        f"Choose {ENCODERS}.",
     )

@@ -37,17 +37,12 @@ class DevicesUsed(Record):
     processes: int
     distribution: str
     """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
-    layouts: Mapping[str, str] | None = OMITTED
-    """Of a training that was resumed on other devices: which, by the step. Its bytes need not repeat."""
 
     def __str__(self) -> str:
         precision = "float32" if self.precision == "no" else self.precision
         text = f"{self.type}, {precision}"
         if self.processes > 1:
             text += f", {self.processes} processes ({self.distribution})"
-        if self.layouts:
-            parts = [f"from step {step} {layout}" for step, layout in self.layouts.items()]
-            text += f"; the bytes are not those of one kind of machine: {'; '.join(parts)}"
         return text
 
 

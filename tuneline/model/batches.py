@@ -1,8 +1,8 @@
 """Tokenized rows and padded batches of them, for torch and ONNX Runtime. Does not import torch."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,8 +104,8 @@ class TokenizedRows:
     A row is one input of the model, or several: its windows.
 
     Attributes:
-        values: Concatenated values of all rows, by model input, as in ``TokenMap``.
-        offsets: Where each row begins, and the end of the last one, as in ``TokenMap``.
+        values: Concatenated values of all rows, by model input.
+        offsets: Row ``i`` is ``values[name][offsets[i] : offsets[i + 1]]``; int64 of shape ``(rows + 1,)``.
         windows: Windows of the rows, if they are divided into windows.
     """
 
@@ -124,6 +124,14 @@ class TokenizedRows:
         They are computed anew at each access.
         """
         return np.diff(self.offsets)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest input of the model: of a row, or of a window."""
+        offsets = self.offsets
+        if self.windows is not None:
+            offsets = self.windows.offsets
+        return int(np.diff(offsets).max(initial=0))
 
     def lengths_of(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the tokens of the rows with these numbers."""
@@ -240,9 +248,9 @@ def compute_by_length(
     lengths: NDArray[np.int64],
     batch_size: int,
     out: NDArray[np.float32],
-    title: str | None = None,
     *,
     windows: NDArray[np.int64] | None = None,
+    advance: Callable[[int], object] = int,
 ) -> NDArray[np.float32]:
     """Compute the outputs of all rows by a model, with rows of similar length in one batch.
 
@@ -251,36 +259,23 @@ def compute_by_length(
         lengths: Tokens of each row, int64 ``(rows,)``.
         batch_size: Rows of a batch at most, or windows of its rows.
         out: Array for the outputs, float32 ``(rows, outputs)``; it may be mapped to a file.
-        title: Title of a progress bar; ``None`` for no bar.
         windows: Number of windows of each row; ``None`` for one each.
+        advance: Called with the number of rows after each batch.
 
     Returns:
         ``out``, with the outputs in the order of the rows.
     """
     computed = np.zeros(len(lengths), dtype=np.int8)
-    with _row_bar(len(lengths), title) as advance:
-        for rows in length_sorted_batches(lengths, batch_size, windows):
-            out[rows] = compute(rows)
-            computed[rows] += 1
-            advance(len(rows))
+    for rows in length_sorted_batches(lengths, batch_size, windows):
+        out[rows] = compute(rows)
+        computed[rows] += 1
+        advance(len(rows))
 
     # Metrics of a row that was skipped, or counted twice, would be wrong without any sign of it.
     wrong = np.count_nonzero(computed != 1)
     if wrong:
         raise AssertionError(f"{wrong} rows of {len(lengths)} were not computed exactly once")
     return out
-
-
-@contextmanager
-def _row_bar(total: int, title: str | None) -> Iterator[Callable[[int], Any]]:
-    """Show the progress of rows with a title, if standard error is a terminal; yield what adds to it."""
-    if title is None:
-        yield lambda _rows: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=title, unit="row", disable=None) as bar:
-        yield bar.update
 
 
 def compute_outputs(
@@ -291,7 +286,7 @@ def compute_outputs(
     pad_token_id: int,
     device: "torch.device",
     batch_size: int,
-    title: str | None = None,
+    advance: Callable[[int], object] = int,
 ) -> NDArray[np.float32]:
     """Compute the outputs of rows without gradients, with rows of similar length in one batch.
 
@@ -303,7 +298,7 @@ def compute_outputs(
         pad_token_id: Value of ``input_ids`` where a row has no token.
         device: Device of the model.
         batch_size: Rows of a batch at most, or windows of its rows.
-        title: Title of a progress bar; ``None`` for no bar.
+        advance: Called with the number of rows after each batch.
 
     Returns:
         ``out``, with the outputs in the order of the rows.
@@ -318,4 +313,6 @@ def compute_outputs(
         return rows.answers(values, batch)
 
     with torch.inference_mode():
-        return compute_by_length(compute, rows.lengths, batch_size, out, title, windows=rows.window_counts)
+        return compute_by_length(
+            compute, rows.lengths, batch_size, out, windows=rows.window_counts, advance=advance
+        )

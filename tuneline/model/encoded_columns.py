@@ -1,16 +1,15 @@
-"""Encoded rows as Arrow columns of token ids, with few batches in memory; and their counts."""
+"""Encoded rows as Arrow columns of token ids, and their counts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.core.tables import LABELS, ROW_GROUP, WINDOW_LENGTHS
+from tuneline.core.tables import LABELS, WINDOW_LENGTHS
 from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
 from tuneline.model.encoding import EncodingError, InputEncoder, ModelInputs, Texts, flat_array
 from tuneline.model.long_text import Answer, LongText
@@ -20,7 +19,6 @@ ENCODED_AT_A_TIME = 2_000
 
 Enough to use its threads, and few enough for memory: an encoding takes about 100 bytes per token.
 """
-T = TypeVar("T")
 
 
 class FastTokenizer(Protocol):
@@ -196,62 +194,25 @@ def pair_separators(tokenizer: FastTokenizer) -> tuple[int, int] | None:
 def encode_rows(
     encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Encode rows into batches of ``ROW_GROUP`` rows, and update the encoder's ``counts``.
-
-    It is one chunk ahead of the consumer: Rust encodes while Python builds columns.
+    """Encode chunks of rows, and update the encoder's ``counts``.
 
     Raises:
         EncodingError: The tokenizer fails on a row; its ``row`` counts from the first one.
     """
-    ready: list[pa.RecordBatch] = []
-    for inputs, labels in _prefetch(_encoded(encoder, rows, text_columns)):
-        columns = encoder.columns(inputs)
-        columns[LABELS] = labels
-        ready.append(pa.record_batch([columns[name] for name in schema.names], schema=schema))
-        if sum(map(len, ready)) == ROW_GROUP:
-            yield pa.concat_batches(ready)
-            ready.clear()
-    if ready:
-        yield pa.concat_batches(ready)
-
-
-def _encoded(
-    encoder: Encoder, rows: Iterator[pa.RecordBatch], text_columns: Sequence[str]
-) -> Iterator[tuple[ModelInputs, pa.Array]]:
-    """Yield the encoded rows and the labels of each chunk."""
     first_row = 0
-    for chunk in _chunks(rows):
+    for chunk in rows:
         columns = [chunk[name].to_pylist() for name in text_columns]
-        texts: Texts = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        texts: Texts = columns[0]
+        if len(columns) == 2:
+            texts = list(zip(*columns, strict=True))
         try:
-            inputs = encoder.encode(texts)
+            encoded: dict[str, pa.Array] = dict(encoder.columns(encoder.encode(texts)))
         except EncodingError as error:
             error.row += first_row
             raise
-        yield inputs, chunk[LABELS]
-        first_row += len(chunk)
-
-
-def _chunks(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Cut batches of any size into chunks of ``ENCODED_AT_A_TIME`` rows, which divides ``ROW_GROUP``."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in rows:
-        waiting.append(batch)
-        while sum(map(len, waiting)) >= ENCODED_AT_A_TIME:
-            joined = pa.concat_batches(waiting)
-            waiting = [joined.slice(ENCODED_AT_A_TIME)]
-            yield joined.slice(0, ENCODED_AT_A_TIME)
-    if sum(map(len, waiting)):
-        yield pa.concat_batches(waiting)
-
-
-def _prefetch(items: Iterator[T]) -> Iterator[T]:
-    """Yield items while a thread computes the next one."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        following = thread.submit(next, items, None)
-        while (item := following.result()) is not None:
-            following = thread.submit(next, items, None)
-            yield item
+        encoded[LABELS] = chunk[LABELS]
+        yield pa.record_batch([encoded[name] for name in schema.names], schema=schema)
+        first_row += chunk.num_rows
 
 
 def tokenized_rows(columns: Mapping[str, pa.ListArray], answer: Answer | None) -> TokenizedRows:

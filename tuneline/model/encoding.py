@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from tuneline.model.long_text import Cut, LongText, cut_head_and_tail, cut_windows
-from tuneline.model.readable_text import ReadableText, is_tokenizer_error
+from tuneline.model.long_text import Cut, LongText, cut_windows, truncated
 from tuneline.runtime.errors import DataError
 
 ENCODED_CHARACTERS = 1 << 19
@@ -66,6 +65,15 @@ def encode_batch(tokenizer: Tokenizer, texts: Texts, name: str) -> list[Encoding
         row = _failing_row(tokenizer, texts)  # the library does not say which one it is
         raise _describe(row, str(error), texts[row], name) from None
     return encodings
+
+
+def is_tokenizer_error(error: BaseException) -> bool:
+    """Return True for errors of the tokenizers library, which have no class that can be imported.
+
+    They are a bare ``Exception`` (the vocabulary has no unknown token), or a panic of Rust (a regular
+    expression takes too many steps), which is no ``Exception``.
+    """
+    return type(error) is Exception or type(error).__name__ == "PanicException"
 
 
 def _failing_row(tokenizer: Tokenizer, texts: Texts) -> int:
@@ -181,7 +189,6 @@ class InputEncoder:
         self.max_length = max_length
         self.long_text = long_text
         self.truncation_side = truncation_side
-        self._readable = ReadableText(tokenizer, long_text, max_length, truncation_side)
 
     def encode(self, texts: Texts) -> ModelInputs:
         """Encode rows, with few long ones in memory.
@@ -201,34 +208,29 @@ class InputEncoder:
                 raise
         return inputs
 
-    def readable(self, row: Sequence[str]) -> Sequence[str]:
-        """Return the texts of a row without what the model does not read of big ones."""
-        return self._readable.of_row(row)
-
-    def windows(self, encoding: Encoding) -> tuple[list[Cut], bool]:
-        """Divide a row into its windows; return them, and whether the row was truncated.
+    def cuts(self, encoding: Encoding) -> tuple[list[Cut], bool]:
+        """Return the parts of a row that the model reads, one for each input; and True if it loses tokens.
 
         Raises:
-            DataError: The shorter text of a pair leaves too little room for the longer one.
+            DataError: The shorter text of a pair leaves too little room for windows of the longer one.
         """
-        if self.long_text.windows is None or len(encoding) <= self.max_length:
+        if len(encoding) <= self.max_length:
             return [(slice(0, len(encoding)),)], False
+        if self.long_text.windows is None:
+            return [truncated(encoding, self.max_length, self.truncation_side)], True
         return cut_windows(encoding, self.max_length, self.long_text.windows, self.truncation_side)
 
     def _groups(self, texts: Texts) -> Iterator[tuple[int, Texts]]:
-        """Yield groups of rows with their readable texts, and the position of the first row of each."""
+        """Yield groups of rows, and the position of the first row of each."""
         group: list[Any] = []
         start = 0
         characters = 0
         for row, text in enumerate(texts):
+            group.append(text)
             if isinstance(text, str):
-                (readable,) = self.readable((text,))
-                group.append(readable)
-                characters += len(readable)
+                characters += len(text)
             else:
-                pair = self.readable(text)
-                group.append(pair)
-                characters += sum(map(len, pair))
+                characters += sum(map(len, text))
             if characters >= ENCODED_CHARACTERS:
                 yield start, group
                 group = []
@@ -243,16 +245,10 @@ class InputEncoder:
             inputs.inputs.append(encoding)
             inputs.window_counts.append(1)
             return
-
-        if self.long_text.windows is None:
-            head_share = self.long_text.head_share_of(self.truncation_side)
-            cuts = [cut_head_and_tail(encoding, self.max_length, head_share)]
-            is_truncated = True
-        else:
-            try:
-                cuts, is_truncated = self.windows(encoding)
-            except DataError as error:
-                raise EncodingError.of_row(row, error.problem, error.hint) from None
+        try:
+            cuts, is_truncated = self.cuts(encoding)
+        except DataError as error:
+            raise EncodingError.of_row(row, error.problem, error.hint) from None
         inputs.inputs += KeptTokens.of(encoding, cuts)
         inputs.window_counts.append(len(cuts))
         inputs.truncated += is_truncated

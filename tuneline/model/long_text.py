@@ -20,12 +20,6 @@ Answer = Literal["mean", "max"]
 """How the logits of the windows of a document become its own: their mean, or the maximum of each output."""
 Cut = tuple[slice, ...]
 """Parts of an encoded row that are one input of the model, when joined."""
-HEAD_SHARE = 0.25
-"""``head_tail``: fraction of the kept tokens that are from the beginning.
-
-It is that of 128 of 510 tokens, the best in Sun et al. 2019, "How to Fine-Tune BERT for Text
-Classification?", section 5.3.1.
-"""
 LEAST_SHARE = 4
 """The longer text of a pair has at least one of this number of parts of a window."""
 
@@ -43,41 +37,22 @@ class LongText(Record):
 
     written_by = "tokenize"
 
-    long_text: Literal["truncate", "head_tail", "windows"] = "truncate"
-    head_share: float | None = OMITTED
-    """``head_tail``: fraction of the kept tokens of a text that are from its beginning."""
+    long_text: Literal["truncate", "windows"] = "truncate"
     windows: WindowsRecord | None = OMITTED
     """``windows``: their overlap, their number and the answer."""
 
     @classmethod
     def of(cls, params: "TokenizeParams") -> Self:
         """Return what the parameters say, without the values that this way does not use."""
-        if params.long_text == "head_tail":
-            return cls(long_text="head_tail", head_share=HEAD_SHARE)
         if params.long_text == "windows":
             windows = WindowsRecord(**params.windows.model_dump())
             return cls(long_text="windows", windows=windows)
         return cls()
 
     @property
-    def is_truncated(self) -> bool:
-        """True if the model reads one end of a long row."""
-        return self.long_text == "truncate"
-
-    def head_share_of(self, truncation_side: str) -> float:
-        """Return the fraction of the kept tokens of a text that are from its beginning."""
-        if self.head_share is not None:
-            return self.head_share
-        return 0.0 if truncation_side == "left" else 1.0
-
-    @property
     def answer(self) -> Answer | None:
         """The answer from several windows; ``None`` if each row is one input of the model."""
         return None if self.windows is None else self.windows.answer
-
-    def longest_row(self, max_length: int) -> int:
-        """Return the tokens of the longest row: only a row of as many tokens may have lost some."""
-        return max_length if self.windows is None else max_length * self.windows.max_windows
 
 
 def longer_text(encoding: "Encoding") -> int:
@@ -97,10 +72,10 @@ def text_positions(encoding: "Encoding") -> list[slice]:
     return positions
 
 
-def cut_head_and_tail(encoding: "Encoding", max_length: int, head_share: float) -> Cut:
-    """Cut the middle out of a row that is longer than ``max_length``.
+def truncated(encoding: "Encoding", max_length: int, side: str) -> Cut:
+    """Return what is left of a row that is longer than ``max_length``.
 
-    Of a pair, the longer text loses tokens first, as in a truncation.
+    Its texts lose tokens at one side, ``left`` or ``right``; of a pair, the longer text does so first.
     """
     texts = text_positions(encoding)
     lengths = [text.stop - text.start for text in texts]
@@ -109,10 +84,14 @@ def cut_head_and_tail(encoding: "Encoding", max_length: int, head_share: float) 
     parts = []
     start = 0  # of the next part
     for text, kept in zip(texts, kept_tokens(lengths, max_length - special_tokens), strict=True):
-        head = round(head_share * kept)
-        if kept < text.stop - text.start:
-            parts.append(slice(start, text.start + head))
-            start = text.stop - (kept - head)
+        if kept == text.stop - text.start:
+            continue
+        if side == "left":
+            parts.append(slice(start, text.start))
+            start = text.stop - kept
+        else:
+            parts.append(slice(start, text.start + kept))
+            start = text.stop
     parts.append(slice(start, len(encoding)))
     return tuple(parts)
 
@@ -176,5 +155,5 @@ def _too_little_room(max_length: int, room: int, stride: int) -> DataError:
         f"the shorter of the two texts leaves {room} of the {max_length} tokens that the model reads to the"
         f" windows of the longer one, and {least} are the least.",
         "Shorten it or leave the row out. Or train with a larger tokenize.max_length, a smaller"
-        " tokenize.windows.stride, or tokenize.long_text: head_tail, which cuts both texts.",
+        " tokenize.windows.stride, or tokenize.long_text: truncate, which cuts both texts.",
     )

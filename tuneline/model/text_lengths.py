@@ -92,15 +92,6 @@ class TextLengths:
         room = max_length - self.repeated[self.tokens > max_length]
         return bool(np.all(room >= max(max_length // LEAST_SHARE, stride + 1)))
 
-    def window_lengths(self, max_length: int, stride: int, max_windows: int) -> NDArray[np.int64]:
-        """Return the tokens of each window of all documents, ascending.
-
-        The windows of a document are equally long; the result is rounded up.
-        """
-        windows = np.minimum(self.windows(max_length, stride), max_windows)
-        processed = self._processed(windows, max_length, stride)
-        return np.sort(np.repeat(-(-processed // windows), windows))
-
     def _processed(self, windows: NDArray[np.int64], max_length: int, stride: int) -> NDArray[np.int64]:
         """Return the tokens of all windows of each document."""
         processed: NDArray[np.int64] = np.minimum(

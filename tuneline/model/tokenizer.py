@@ -163,7 +163,7 @@ def save_tokenizer(
     rust.save(str(folder / TOKENIZER_JSON))
     text = json.dumps(config, indent=2, ensure_ascii=False, sort_keys=True)
     (folder / TOKENIZER_CONFIG).write_text(text + "\n", encoding="utf-8")
-    if long_text is not None and not long_text.is_truncated:
+    if long_text is not None and long_text.windows is not None:
         write_record(folder / LONG_TEXT_JSON, long_text)
 
 

@@ -6,7 +6,6 @@ for the user has both.
 """
 
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,23 +130,6 @@ def _lower_cased(words: Sequence[str]) -> tuple[bool, str]:
     return False, f" ({upper:,} of {cased:,} words have upper-case letters)"
 
 
-def _accents_stripped(words: Sequence[str]) -> tuple[bool | None, str]:
-    """Return whether accents were removed, and the reason; ``None``: as the case."""
-    for word in _text_words(words):
-        if any(unicodedata.category(character) == "Mn" for character in unicodedata.normalize("NFD", word)):
-            return False, f" (the vocabulary has {word!r})"
-    return None, ""
-
-
-def _chinese_separated(words: Sequence[str]) -> tuple[bool, str]:
-    """Return whether Chinese characters were separated, and the reason."""
-    for word in _text_words(words):
-        chinese = sum("\u4e00" <= character <= "\u9fff" for character in word)
-        if chinese > 1 or (chinese and len(word) > 1):
-            return False, f" (the vocabulary has {word!r})"
-    return True, ""
-
-
 def _text_words(words: Iterable[str]) -> Iterable[str]:
     """Yield the words that come from texts: not special tokens, and without the mark of a continuation."""
     for word in words:
@@ -155,10 +137,8 @@ def _text_words(words: Iterable[str]) -> Iterable[str]:
             yield word.removeprefix("##")
 
 
-FROM_VOCABULARY: Mapping[str, Callable[[Sequence[str]], tuple[bool | None, str]]] = {
+FROM_VOCABULARY: Mapping[str, Callable[[Sequence[str]], tuple[bool, str]]] = {
     "do_lower_case": _lower_cased,
-    "strip_accents": _accents_stripped,
-    "tokenize_chinese_chars": _chinese_separated,
 }
 """Parameters of BERT's relatives that a ``vocab.txt`` shows."""
 

@@ -124,8 +124,7 @@ class ExportedModel:
         if self.long_text.windows is not None:
             limit = f"{self.long_text.windows.max_windows} windows of {self.max_length}"
             return f"longer than {limit} tokens: the model did not read the rest"
-        part = "the rest" if self.long_text.is_truncated else "their middle"
-        return f"longer than {self.max_length} tokens: the model did not read {part}"
+        return f"longer than {self.max_length} tokens: the model did not read the rest"
 
     def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.

@@ -1,6 +1,6 @@
 """Sessions of ONNX Runtime: load an exported model and compute logits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -86,7 +86,7 @@ def logits_of(
     pad_token_id: int,
     batch_size: int = 64,
     *,
-    title: str | None = None,
+    advance: Callable[[int], object] = int,
 ) -> NDArray[np.float32]:
     """Compute the logits of tokenized rows.
 
@@ -97,7 +97,7 @@ def logits_of(
         pad_token_id: Token id that fills the shorter rows of a batch.
         batch_size: Rows of a forward pass at most, or windows of rows; rows of similar length share one. The
             windows of a row are not separated.
-        title: Title of a progress bar; ``None`` for no bar.
+        advance: Called with the number of rows after each batch.
 
     Returns:
         Logits of shape ``(rows, outputs)``, in the order of the rows.
@@ -107,4 +107,6 @@ def logits_of(
         return rows.answers(model.logits(rows.pad(batch, pad_token_id)), batch)
 
     logits = np.empty((len(rows), outputs), dtype=np.float32)
-    return compute_by_length(compute, rows.lengths, batch_size, logits, title, windows=rows.window_counts)
+    return compute_by_length(
+        compute, rows.lengths, batch_size, logits, windows=rows.window_counts, advance=advance
+    )

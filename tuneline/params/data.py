@@ -344,9 +344,9 @@ class TokenizeParams(Section):
 
     ``long_text`` says what becomes of longer texts.
     """
-    long_text: Literal["truncate", "head_tail", "windows"] = "truncate"
-    """What is read of a longer text: ``truncate`` its beginning, ``head_tail`` both ends, ``windows`` all of
-    it. docs/long-documents.md.
+    long_text: Literal["truncate", "windows"] = "truncate"
+    """What is read of a longer text: ``truncate`` its beginning, ``windows`` all of it.
+    docs/long-documents.md.
     """
     windows: WindowsParams
     """Overlap, largest number and answer of ``windows``."""

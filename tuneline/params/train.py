@@ -105,16 +105,8 @@ class TrainParams(Section):
     """
     thresholds: ThresholdParams = ThresholdParams()
     """Several labels per row: how their thresholds are chosen."""
-    freeze: list[str] = []
-    """Modules that are not trained, for example ``[embeddings, encoder.layer.0]``.
-
-    Leave it empty with ``lora``.
-    """
     lora: LoraParams | None = None
-    """Train low-rank adapters, which are merged into the saved model.
-
-    ``null``: train all parameters but those of ``freeze``.
-    """
+    """Train low-rank adapters, which are merged into the saved model. ``null``: train all parameters."""
 
     mixed_precision: Literal["no", "fp16", "bf16", "auto"] | None = None
     """Precision of the forward pass.
@@ -152,10 +144,6 @@ class TrainParams(Section):
             raise ValueError(
                 f"mixed_precision: auto is for the launch auto and cpu, and launch is {self.launch}; set it"
                 " to null, no, fp16 or bf16"
-            )
-        if self.lora is not None and self.freeze:
-            raise ValueError(
-                "freeze: with lora everything but the adapters and the head is frozen already; leave it empty"
             )
         return self
 

@@ -23,7 +23,6 @@ from tokenizers import Encoding, Regex
 from tokenizers.pre_tokenizers import Split
 
 from tuneline.decisions.rule import answers_of
-from tuneline.model.long_text import cut_head_and_tail
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.tasks import Task
 
@@ -173,17 +172,15 @@ def read_words(model: ExportedModel, texts: Sequence[str]) -> list[Span]:
     Raises:
         DataError: The shorter text of a pair leaves no room for windows of the longer one.
     """
-    encoder = model.encoder
-    readable = encoder.readable(texts)
     # with the places of the tokens in the texts, which the fast encoding of batches lacks
-    pair = None
-    if len(readable) > 1:
-        pair = readable[1]
-    encoding = encoder.tokenizer.encode(readable[0], pair)
+    second = None
+    if len(texts) == 2:
+        second = texts[1]
+    encoding = model.encoder.tokenizer.encode(texts[0], second)
     is_read = _read_tokens(model, encoding)
 
     words = []
-    for text, part in enumerate(readable):
+    for text, part in enumerate(texts):
         starts = set()
         read_characters = np.zeros(len(part), dtype=bool)
         for token, (start, end) in enumerate(encoding.offsets):
@@ -192,13 +189,8 @@ def read_words(model: ExportedModel, texts: Sequence[str]) -> list[Span]:
                 read_characters[start:end] |= is_read[token]
 
         for start, end in _words(part, starts):
-            if not read_characters[start:end].any():
-                continue
-            # of a long text, a part at its start and one at its end are readable
-            shift = 0
-            if texts[text][:end] != part[:end]:
-                shift = len(texts[text]) - len(part)
-            words.append((text, start + shift, end + shift))
+            if read_characters[start:end].any():
+                words.append((text, start, end))
     return words
 
 
@@ -234,15 +226,7 @@ def _runs(words: Sequence[Span]) -> Iterator[Span]:
 
 def _read_tokens(model: ExportedModel, encoding: Encoding) -> np.ndarray:
     """Return which tokens of an encoded row the model reads, bool ``(tokens,)``."""
-    encoder = model.encoder
-    if len(encoding) <= encoder.max_length:
-        return np.ones(len(encoding), dtype=bool)
-
-    if encoder.long_text.windows is None:
-        head_share = encoder.long_text.head_share_of(encoder.truncation_side)
-        cuts = [cut_head_and_tail(encoding, encoder.max_length, head_share)]
-    else:
-        cuts, _ = encoder.windows(encoding)
+    cuts, _ = model.encoder.cuts(encoding)
     is_read = np.zeros(len(encoding), dtype=bool)
     for cut in cuts:
         for tokens in cut:

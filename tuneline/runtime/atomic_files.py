@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tuneline.runtime.disk_errors import cannot_write, full_disk, full_disk_error
+from tuneline.runtime.disk_errors import cannot_write, full_disk_error, is_full_disk
 from tuneline.runtime.errors import DiskError
 from tuneline.runtime.locks import BusyError, lock, locked
 
@@ -132,25 +132,16 @@ def _partial(target: Path, create: Callable[[Path], None]) -> Iterator[Path]:
 @contextmanager
 def _removed(path: Path, place: Path) -> Iterator[None]:
     """Remove a file or folder when the block ends; if a full disk ended it, say so about ``place``."""
-    failure: tuple[int, Exception] | None = None
     try:
         yield
     except Exception as error:
         # a DiskError of a block inside this one is explained already
-        number = None
-        if not isinstance(error, DiskError):
-            number = full_disk(error, path.parent)
-        if number is None:
-            raise
-        failure = number, error
+        if not isinstance(error, DiskError) and is_full_disk(error, path.parent):
+            raise full_disk_error(place, error) from error
+        raise
     finally:
         with suppress(PermissionError):  # then it could not be created either
             _remove(path)
-
-    # Only here is the space of what was removed and closed free again, which the message states.
-    if failure is not None:
-        number, cause = failure
-        raise full_disk_error(number, place, cause) from cause
 
 
 def _create_locked(partial: Path, create: Callable[[Path], None]) -> int:

@@ -99,9 +99,7 @@ def explain_exceptions() -> None:
 QUIET_SECONDS = 2.0
 """Seconds until a long step is shown."""
 LINE_SECONDS = 30.0
-"""Seconds between two lines about a step, where there is no terminal."""
-REFRESH_SECONDS = 0.2
-"""Seconds between two draws of a bar."""
+"""Seconds between two lines about a step."""
 
 
 class Progress:
@@ -141,11 +139,8 @@ class Progress:
         return f"{self.title}{separator}{', '.join(parts)}"
 
     def show(self) -> None:
-        """Show the step until it has ended: as a bar on a terminal, otherwise as a line now and then."""
+        """Print a line about the step now and then, until it has ended."""
         if self._ended.wait(QUIET_SECONDS):
-            return
-        if sys.stderr.isatty():
-            self._show_bar()
             return
         say(str(self), error=True)
         while not self._ended.wait(LINE_SECONDS):
@@ -154,23 +149,6 @@ class Progress:
     def end(self) -> None:
         """Stop showing the step."""
         self._ended.set()
-
-    def _show_bar(self) -> None:
-        from rich.console import Console  # noqa: TID251 - the text is made visible below
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-
-        bar = Bar(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=sys.stdout.isatty(),
-        )
-        with bar:
-            task = bar.add_task(visible(str(self)), total=self.total)
-            while not self._ended.wait(REFRESH_SECONDS):
-                bar.update(task, description=visible(str(self)), completed=self.done)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuneline.checkpoints.lfs_pointers import LFS_START
 from tuneline.readers.delimited import CSV, TSV, numbered_columns
 from tuneline.readers.formats import format_of
 from tuneline.readers.rows import MISREAD, RowProblem
@@ -39,7 +38,10 @@ SHOWN_CHARACTERS = 60
 HEAD = 512
 """Bytes by which a file without rows is recognised."""
 NO_ROWS: Sequence[tuple[bytes, str]] = (
-    (LFS_START, "a pointer of Git LFS, not the file itself: `git lfs pull` fetches it"),
+    (
+        b"version https://git-lfs.github.com/spec/",
+        "a pointer of Git LFS, not the file itself: `git lfs pull` fetches it",
+    ),
     (b"<!doctype html", "a web page, not the data"),
     (b"<html", "a web page, not the data"),
     (b"<?xml", "an XML file"),

@@ -36,8 +36,6 @@ from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.sweeps.space import Sweep, Values
 
 LOGS = Path(".dvc/tmp/sweeps")
-MAX_FAILURES = 3
-"""Trainings, the first of a sweep, that stop it if all of them fail."""
 
 
 @dataclass
@@ -68,7 +66,7 @@ def run_sweep(root: Path, file: Path, tell: Tell) -> list[Trial]:
 
     Raises:
         ParamsError: The file, or a configuration that is drawn from it, is invalid. Nothing has run.
-        StageError: Tracked files have uncommitted changes, or all trainings fail.
+        StageError: Tracked files have uncommitted changes.
     """
     sweep = Sweep.read(file)
     changed = git(root, "diff", "--name-only", "HEAD").splitlines()
@@ -77,18 +75,17 @@ def run_sweep(root: Path, file: Path, tell: Tell) -> list[Trial]:
             f"{changed[0]} has uncommitted changes: a sweep compares trainings of one commit.",
             "Commit them, then run the sweep.",
         )
-    params = read_yaml(root / PARAMS)
-    trials = _checked_trials(sweep, params)
+    trials = _checked_trials(sweep, read_yaml(root / PARAMS))
 
     # rungs: the best of each go on
-    trainer = Trainer(root, file.stem, params, tell)
     left = trials
     if sweep.halving:
         steps = sweep.halving.first_steps
         while len(left) > 1:
-            left = trainer.train(left, steps)[: max(1, len(left) // sweep.halving.factor)]
+            ranked = train_rung(root, file.stem, left, steps, tell)
+            left = ranked[: max(1, len(left) // sweep.halving.factor)]
             steps *= sweep.halving.factor
-    left = trainer.train(left, None)
+    left = train_rung(root, file.stem, left, None, tell)
     others = [trial for trial in trials if trial not in left]
     return left + sort_trials(others)
 
@@ -132,86 +129,64 @@ def sort_trials(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(trials, key=order)
 
 
-@dataclass
-class Trainer:
-    """Trains the trials of a sweep as experiments of DVC, unless DVC has them.
+def train_rung(root: Path, sweep: str, trials: Sequence[Trial], steps: int | None, tell: Tell) -> list[Trial]:
+    """Train the trials of a sweep as experiments of DVC, unless it has them; return them, the best first.
 
-    Attributes:
-        params: Content of ``params.yaml``.
+    Each is trained for so many optimizer steps; ``None``: as many as the parameters say.
     """
+    for trial in trials:
+        values = dict(trial.values)
+        if steps is not None:
+            values |= {"train.max_steps": steps, "train.epochs": None}
+        hashed = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        name = f"{sweep}-{hashed[:8]}"
 
-    root: Path
-    name: str
-    params: Any
-    tell: Tell
-    failures: int = 0
-    succeeded: bool = False
+        reason = ""
+        experiment = _find(root, name)
+        if experiment is None:
+            reason = _train(root, name, values)
+            experiment = _find(root, name)
+        if experiment is not None:
+            trial.steps = steps
+            trial.experiment = experiment
+            trial.score = validation_score(experiment.metrics, experiment.params)
+        tell(trial, reason)
+    return sort_trials(trials)
 
-    def train(self, trials: Sequence[Trial], steps: int | None) -> list[Trial]:
-        """Train for so many optimizer steps (``None``: as many as the parameters say); the best is first."""
-        for trial in trials:
-            values = dict(trial.values)
-            if steps is not None:
-                values |= {"train.max_steps": steps, "train.epochs": None}
-            reason = ""
-            experiment = self._find(values)
-            if experiment is None:
-                reason = self._run(values)
-                experiment = self._find(values)
 
-            if experiment is None:
-                self._fail(reason)
-            else:
-                self.succeeded = True
-                trial.steps = steps
-                trial.experiment = experiment
-                trial.score = validation_score(experiment.metrics, experiment.params)
-            self.tell(trial, reason)
-        return sort_trials(trials)
+def _find(root: Path, name: str) -> SavedExperiment | None:
+    """Return the experiment of this name on the current commit."""
+    for experiment in saved_experiments(root, git(root, "rev-parse", "HEAD")):
+        if experiment.name == name:
+            return experiment
+    return None
 
-    def _fail(self, reason: str) -> None:
-        self.failures += 1
-        if self.failures == MAX_FAILURES and not self.succeeded:
-            raise StageError(
-                f"The first {MAX_FAILURES} trainings failed, the last one with: {reason}",
-                f"{self.root / LOGS}/ has what they printed.",
-            )
 
-    def _experiment_name(self, values: Values) -> str:
-        text = json.dumps(values, sort_keys=True)
-        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+def _train(root: Path, name: str, values: Values) -> str:
+    """Train, and return why it failed; empty if it did not."""
+    command = [sys.executable, "-P", "-m", "dvc", "exp", "run", "--temp", "--name", name, TRAIN_STAGE]
+    for key, value in values.items():
+        command += ["--set-param", f"{key}={json.dumps(value)}"]
 
-    def _find(self, values: Values) -> SavedExperiment | None:
-        name = self._experiment_name(values)
-        for experiment in saved_experiments(self.root, git(self.root, "rev-parse", "HEAD")):
-            if experiment.name == name:
-                return experiment
-        return None
-
-    def _run(self, values: Values) -> str:
-        """Train, and return why it failed; empty if it did not."""
-        name = self._experiment_name(values)
-        command = [sys.executable, "-P", "-m", "dvc", "exp", "run", "--temp", "--name", name, TRAIN_STAGE]
-        for key, value in values.items():
-            command += ["--set-param", f"{key}={json.dumps(value)}"]
-
-        log = self.root / LOGS / f"{name}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            log.open("w", encoding="utf-8") as output,
-            Path(os.devnull).open("rb") as nothing,  # there is no pipe that anyone would have to drain
-            running(
-                command,
-                cwd=self.root,
-                env={**program_environment(), **site_cache(self.root)},
-                output=output,
-                drained=nothing.fileno(),
-                locks=[],
-                leader_last=True,
-            ) as supervisor,
-        ):
-            code = supervisor.wait()
-        return _reason(log.read_text(encoding="utf-8")) if code else ""
+    log = root / LOGS / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("w", encoding="utf-8") as output,
+        Path(os.devnull).open("rb") as nothing,  # there is no pipe that anyone would have to drain
+        running(
+            command,
+            cwd=root,
+            env={**program_environment(), **site_cache(root)},
+            output=output,
+            drained=nothing.fileno(),
+            locks=[],
+            leader_last=True,
+        ) as supervisor,
+    ):
+        code = supervisor.wait()
+    if code:
+        return _reason(log.read_text(encoding="utf-8"))
+    return ""
 
 
 def _reason(printed: str) -> str:

@@ -203,13 +203,16 @@ UNUSABLE = {
     ),
     "unknown type": (
         with_config(model_type="unheard"),
-        "is of type 'unheard', which transformers [0-9.]+ does not have",
+        "is of type 'unheard', which cannot be trained: transformers [0-9.]+ does not have it",
     ),
     "T5": (
         with_config(model_type="t5"),
         "is of type 't5', which cannot be trained: its classifier reads the end token",
     ),
-    "no classifier": (with_config(model_type="vit"), "is of type 'vit', for which .* has no text classifier"),
+    "no classifier": (
+        with_config(model_type="vit"),
+        "is of type 'vit', which cannot be trained: .* has no text classifier",
+    ),
     "a missing shard": (
         {
             **without("model.safetensors"),

@@ -17,7 +17,6 @@ from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.records import write_record
 from tuneline.core.sources import BaseSource, PretrainedSource
-from tuneline.core.tables import write_table
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.tasks import Regression
@@ -199,27 +198,6 @@ def test_unsuitable_max_length_is_refused(project, length, message):
     with pytest.raises(ParamsError, match=message):
         tokenize.main()
     assert not (project / "data/tokenized").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda table: table.rename_columns(["title", "body", "labels", "idx"]),
-            "has no column 'subject'; it has title, body",
-        ),
-        (
-            lambda table: table.set_column(0, table.field(0), pa.array(["a"] * 41 + [None] + ["a"] * 18)),
-            "row 41: column 'subject' is null",
-        ),
-    ],
-)
-def test_invalid_raw_split_is_named(project, change, message):
-    table = pq.read_table("data/raw/validation.parquet")
-    write_table(change(table), project / "data/raw/validation.parquet")
-    with pytest.raises(DataError, match=message) as caught:
-        tokenize.main()
-    assert "validation.parquet" in str(caught.value)
 
 
 def test_failed_run_keeps_the_previous_outputs(project):

@@ -12,7 +12,6 @@ from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.records import write_record
 from tuneline.core.sources import BaseSource
 from tuneline.core.tables import SplitReader, shard_file
-from tuneline.model.long_text import HEAD_SHARE
 from tuneline.paths import SPLITS
 from tuneline.runtime.errors import DataError
 
@@ -106,22 +105,6 @@ def test_document_has_no_more_windows_than_the_parameter(project):
     assert 0 < truncated < 20
 
 
-def test_row_of_head_and_tail_has_the_beginning_and_the_end_of_its_text(project):
-    train, _ = run(project, "head_tail")
-    assert "window_lengths" not in train.schema.names
-    bodies, tokenizer = whole_ids(project)
-    cut = 0
-    for ids, body in zip(train.read()["input_ids"].to_pylist(), bodies, strict=True):
-        text = ids[ids.index(tokenizer.sep_token_id) + 1 : -1]
-        if len(text) < len(body):
-            cut += 1
-            assert len(ids) == MAX_LENGTH
-            head = round(len(text) * HEAD_SHARE)
-            assert text == body[:head] + body[len(body) - (len(text) - head) :]
-    assert 0 < cut < 20
-    assert cut > 5
-
-
 def test_pair_of_two_long_texts_is_refused_with_file_and_row(project):
     bodies = sentences(6)
     bodies[4] = " ".join(["parcel"] * 40)
@@ -132,4 +115,4 @@ def test_pair_of_two_long_texts_is_refused_with_file_and_row(project):
         DataError, match=r"data/raw/test\.parquet, row 4: the shorter of the two texts"
     ) as refused:
         run(project, "windows")
-    assert "tokenize.long_text: head_tail" in refused.value.hint
+    assert "tokenize.long_text: truncate" in refused.value.hint

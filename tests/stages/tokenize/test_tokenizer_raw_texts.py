@@ -1,10 +1,8 @@
 import itertools
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from stages.tokenize.tokenizer import RawTexts
+from stages.tokenize.tokenizer import training_texts
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.tables import SplitReader, shard_file
 from tuneline.runtime.errors import DataError
@@ -30,14 +28,7 @@ def train(tmp_path):
     ],
 )
 def test_texts_of_some_rows_are_spread_evenly_over_the_files(train, at_most, rows):
-    assert "".join(itertools.chain.from_iterable(RawTexts(train, ["subject"]).texts(at_most))) == rows
-
-
-def test_null_is_refused_with_its_row_in_the_file(train):
-    table = pq.read_table(train.paths[1])
-    pq.write_table(table.set_column(1, table.field(1), pa.array(["x", None])), train.paths[1])
-    with pytest.raises(DataError, match="row 1: column 'body'"):
-        list(RawTexts(train, ["subject", "body"]).texts(at_most=5))
+    assert "".join(itertools.chain.from_iterable(training_texts(train, ["subject"], at_most))) == rows
 
 
 def test_damage_that_is_detected_while_reading_names_the_file(train):
@@ -46,4 +37,4 @@ def test_damage_that_is_detected_while_reading_names_the_file(train):
     content[4:60] = b"\xff" * 56
     path.write_bytes(content)
     with pytest.raises(DataError, match="train-00001-of-00003"):
-        list(RawTexts(train, ["subject"]).texts(at_most=5))
+        list(training_texts(train, ["subject"], at_most=5))

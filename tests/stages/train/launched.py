@@ -1,7 +1,6 @@
 """Trainings launched as processes of their own, to be stopped and killed."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -29,11 +28,11 @@ class Launch:
     process: subprocess.Popen[str]
 
     def processes(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
+        first = psutil.Process(self.process.pid)
+        return [first, *first.children(recursive=True)]
 
     def wait_for_steps(self, count: int = 1) -> list[psutil.Process]:
-        """Wait until training processes have saved a checkpoint, and return all processes below the
-        launcher."""
+        """Wait until training processes have saved a checkpoint, and return all processes."""
         launcher.wait_for(self.project / "checkpoints", f"step-{5 * count:08d}")
         return self.processes()
 
@@ -90,7 +89,3 @@ def launches(project: Path, data: Path) -> Iterator[Callable[..., Launch]]:
 def assert_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
-
-
-def note(project: Path) -> dict[str, object]:
-    return json.loads((project / "reports/interrupted/train.json").read_text())

@@ -24,7 +24,6 @@ CONTEXT.set_forkserver_preload(
         "stages.train.__main__",
         "transformers.models.bert.modeling_bert",
         "peft",
-        "dvclive",
         "torch.distributed.fsdp",
         "torch._dynamo",
     ]

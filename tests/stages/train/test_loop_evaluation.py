@@ -38,15 +38,15 @@ def test_prediction_counted_twice_or_missing_is_an_error(rows):
 
 
 @pytest.fixture
-def prediction(project, accelerated):
+def prediction(project, accelerated, monkeypatch):
     """Return a function that predicts the validation split with a new model and a given batch size."""
     params = tiny_task.params()
     inputs = read_inputs(params.train)
     interruption = Interruption()
-    state = set_up(params, inputs, create_accelerator(params), interruption, 4)
+    state = set_up(params, inputs, create_accelerator(params), interruption, params.train.micro_batch_size)
 
     def run(batch_size):
-        state.evaluation_batch_size = batch_size
+        monkeypatch.setattr("stages.train.state.EVALUATION_BATCH_SIZE", batch_size)
         return predict_validation(state)
 
     run.interruption, run.model, run.inputs = interruption, state.model, inputs

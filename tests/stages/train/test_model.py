@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.train.model import adapt, build_model, compute_first_token_only, start_head
+from stages.train.model import build_model, compute_first_token_only, start_head
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import tiny_task
 from tuneline.model.architectures import ARCHITECTURES
@@ -142,31 +142,6 @@ def test_pickled_weights_are_refused(checkpoint, tmp_path):
     torch.save(load_file(checkpoint / "model.safetensors"), tmp_path / "pytorch_model.bin")
     with pytest.raises(ParamsError, match="safetensors"):
         build(base=tmp_path)
-
-
-def adapted(**train):
-    model, drawn = build_and_name_drawn()
-    return adapt(model, tiny_task.params(**train).train, drawn)
-
-
-def test_frozen_weights_do_not_change_in_training(trained):
-    torch.manual_seed(3)
-    before = build().state_dict()
-    after = trained(tiny_task.params(freeze=["embeddings"])).weights
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed == {name for name in before if "embeddings" not in name}
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["encoder.layer.9"], r"the model has no module 'encoder.layer.9'(.|\n)*Choose from embeddings"),
-        (["bert", "classifier"], "all parameters are frozen"),
-    ],
-)
-def test_freeze_of_unknown_modules_or_everything_is_refused(names, message):
-    with pytest.raises(ParamsError, match=message):
-        adapted(freeze=names)
 
 
 FIRST_TOKEN_MODELS = [name for name, architecture in ARCHITECTURES.items() if architecture.after_attention]

@@ -107,11 +107,6 @@ REFUSED = {
     "an unknown branch": (NAME, "nightly", r"someone/small-bert has no branch, tag or commit 'nightly'"),
     "an invalid name": ("some one/small--bert", None, r"is not the name of a model on the hub"),
     "a folder elsewhere": ("elsewhere/bert", None, r"'elsewhere/bert' is a folder outside models/source/"),
-    "a folder of pointers": (
-        "models/source/pointers",
-        None,
-        r"models/source/pointers/model.safetensors is a pointer of Git LFS",
-    ),
     "a folder that DVC has": (
         "models/source/tracked",
         None,
@@ -128,10 +123,6 @@ def test_find_refuses(hub, tmp_path, case):
     (tmp_path / "elsewhere/bert").mkdir(parents=True)
     (tmp_path / "models/source").mkdir(parents=True)
     (tmp_path / "models/source/tracked.dvc").touch()
-    (tmp_path / "models/source/pointers").mkdir()
-    (tmp_path / "models/source/pointers/model.safetensors").write_text(
-        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 90868376\n"
-    )
     with pytest.raises(StageError, match=rf"--checkpoint: .*{message}") as refused:
         find_pretrained(name, revision, "--checkpoint")
     assert len(str(refused.value).splitlines()) == 2

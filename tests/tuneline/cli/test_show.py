@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 from tests.model_comparisons import FIGURES
 from tuneline.cli import app
 from tuneline.core.hashes import file_hash
-from tuneline.core.provenance import DevicesUsed, StageProvenance
 from tuneline.core.records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 
@@ -37,17 +36,6 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
 def test_show_prints_escape_sequences_of_a_commit_as_codes(project):
     project.git("commit", "--quiet", "--amend", "--message", "Run\x1b[2J \u202etxt.exe")
     assert r"Run\x1b[2J \u202etxt.exe" in shown()
-
-
-def test_show_says_when_the_bytes_are_not_those_of_one_kind_of_machine(project):
-    layouts = {"0": "1 process(es) on cpu (AVX512)", "9": "1 process(es) on cpu (AVX2)"}
-    devices = DevicesUsed(type="cpu", precision="no", processes=1, distribution="NO", layouts=layouts)
-    write_record(
-        project.root / "reports/provenance/train.json",
-        StageProvenance(parameters={}, code="", libraries={}, devices=devices),
-    )
-    expected = "not those of one kind of machine: from step 0 1 process(es) on cpu (AVX512); from step 9"
-    assert expected in shown()
 
 
 def test_show_of_an_uncommitted_result_says_how_to_commit_it(project):

@@ -41,7 +41,7 @@ def test_document_is_one_row_with_the_tokens_of_all_its_windows(split):
     assert len(split) == 4
     assert split.lengths.tolist() == [5, 1, 7, 2]
     assert split.window_counts.tolist() == [2, 1, 3, 1]
-    assert split.tokens.longest == 4
+    assert split.longest == 4
     assert list(split.values) == ["input_ids", "attention_mask"]
 
 

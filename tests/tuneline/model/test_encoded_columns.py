@@ -1,6 +1,3 @@
-import itertools
-
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -11,7 +8,6 @@ from stages.tokenize.tokenizer import train_wordpiece
 from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
-from tuneline.model import encoded_columns
 from tuneline.model.encoded_columns import Encoder, encode_rows
 from tuneline.model.encoding import EncodingError
 from tuneline.tasks import Classification
@@ -69,20 +65,6 @@ def test_special_token_in_a_text_is_text(wordpiece):
     assert wordpiece.decode(ids, skip_special_tokens=True).replace(" ", "").startswith("parcel")
 
 
-@pytest.mark.parametrize("sizes", [[25], [3, 0, 11, 2, 9]])
-def test_row_groups_do_not_depend_on_input_batches(wordpiece, sizes, monkeypatch):
-    monkeypatch.setattr(encoded_columns, "ENCODED_AT_A_TIME", 4)
-    monkeypatch.setattr(encoded_columns, "ROW_GROUP", 8)
-    texts = sentences(25)
-    starts = np.cumsum([0, *sizes])
-    rows = (batch(texts[start:stop]).cast(batch(texts).schema) for start, stop in itertools.pairwise(starts))
-    encoder = Encoder(wordpiece, 16, pairs=False)
-    batches = list(encode_rows(encoder, rows, ["subject"], tokenized_schema(True, LABELS)))
-    assert [len(batch) for batch in batches] == [8, 8, 8, 1]
-    together, _ = encoded(wordpiece, 16, texts)
-    assert pa.Table.from_batches(batches).to_pylist() == together
-
-
 @pytest.fixture
 def runaway(wordpiece, tmp_path):
     """The tokenizer of ``tests.runaway``."""
@@ -91,10 +73,8 @@ def runaway(wordpiece, tmp_path):
     return AutoTokenizer.from_pretrained(tmp_path)
 
 
-def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runaway, monkeypatch):
-    monkeypatch.setattr(encoded_columns, "ENCODED_AT_A_TIME", 4)
-    monkeypatch.setattr(encoded_columns, "ROW_GROUP", 8)
-    rows = iter([batch([*sentences(9), RUNAWAY, "parcel"])])
+def test_row_of_an_encoding_error_counts_from_the_first_row_of_all_chunks(runaway):
+    rows = iter([batch(sentences(4)), batch(sentences(5)), batch([RUNAWAY, "parcel"])])
     with pytest.raises(EncodingError) as raised:
         list(
             encode_rows(Encoder(runaway, 16, pairs=False), rows, ["subject"], tokenized_schema(True, LABELS))

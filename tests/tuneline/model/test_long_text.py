@@ -3,12 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from tuneline.model.long_text import (
-    WindowsRecord,
-    cut_head_and_tail,
-    cut_windows,
-    kept_tokens,
-)
+from tuneline.model.long_text import WindowsRecord, cut_windows, truncated
 from tuneline.runtime.errors import DataError
 
 
@@ -91,31 +86,16 @@ def test_longer_text_of_a_pair_is_divided_and_the_other_one_is_whole(numbers):
 def test_text_that_leaves_too_little_room_is_refused_with_the_way_out(numbers, shorter, stride):
     with pytest.raises(DataError, match=rf"leaves {16 - 3 - shorter} of the 16 tokens") as refused:
         windows_of(row(numbers, shorter, 30), max_length=16, stride=stride)
-    assert "tokenize.long_text: head_tail" in refused.value.hint
+    assert "tokenize.long_text: truncate" in refused.value.hint
 
 
-@pytest.mark.parametrize(("share", "head"), [(0.0, 0), (1.0, 8), (0.25, 2)])
-def test_head_share_is_of_the_kept_tokens(numbers, share, head):
-    encoding = row(numbers, 100)
-    ids = joined(encoding, cut_head_and_tail(encoding, 10, share))
-    assert ids[1:-1] == [*range(1, head + 1), *range(101 - 8 + head, 101)]
-
-
-def test_both_texts_of_a_pair_lose_their_middle_if_both_are_long(numbers):
-    encoding = row(numbers, 20, 20)
-    ids = joined(encoding, cut_head_and_tail(encoding, 11, 0.5))
-    assert ids == [1001, 1, 2, 19, 20, 1002, 21, 22, 39, 40, 1002]
-    encoding = row(numbers, 2, 20)
-    assert joined(encoding, cut_head_and_tail(encoding, 9, 0.5)) == [1001, 1, 2, 1002, 3, 4, 21, 22, 1002]
-
-
+@pytest.mark.parametrize("side", ["left", "right"])
 @given(
     lengths=st.tuples(st.integers(0, 40), st.integers(0, 40)).filter(lambda pair: sum(pair) > 20),
-    max_length=st.integers(4, 20),
+    max_length=st.integers(5, 20),
 )
-def test_pair_keeps_as_many_tokens_of_each_text_as_a_truncation(numbers, lengths, max_length):
-    copy = Tokenizer.from_str(numbers.to_str())
-    copy.enable_truncation(max_length, strategy="longest_first")
-    truncated = row(copy, *lengths).sequence_ids
-    kept = kept_tokens(lengths, max_length - 3)
-    assert kept == [truncated.count(0), truncated.count(1)]
+def test_truncated_row_is_the_one_of_the_library(numbers, side, lengths, max_length):
+    library = Tokenizer.from_str(numbers.to_str())
+    library.enable_truncation(max_length, strategy="longest_first", direction=side)
+    whole = row(numbers, *lengths)
+    assert joined(whole, truncated(whole, max_length, side)) == row(library, *lengths).ids

@@ -52,11 +52,6 @@ def test_case_that_cannot_be_known_is_an_error(tmp_path):
         load_tokenizer(folder, LABEL)
 
 
-def test_accents_and_chinese_words_of_a_vocabulary_are_kept(tmp_path):
-    folder = write_vocab(tmp_path, ["café", "cafe", "中文", "中", "文"])
-    assert tokens(folder, "Café 中文") == ["café", "中文"]
-
-
 def test_bytes_of_roberta_are_converted(tmp_path, capsys):
     own = byte_bpe(ROBERTA, False, processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False))
     own.model.save(str(tmp_path))

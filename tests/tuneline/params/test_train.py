@@ -15,7 +15,6 @@ from tuneline.runtime.errors import ParamsError
             "train.mixed_precision: auto is for the launch auto and cpu, and launch is fsdp",
         ),
         ({"micro_batch_size": 3}, "train.micro_batch_size: 3 does not divide global_batch_size 8"),
-        ({"lora": {"rank": 2}, "freeze": ["embeddings"]}, "train.freeze: with lora"),
     ],
 )
 def test_invalid_or_contradictory_train_params_are_refused(given, message):

@@ -10,7 +10,7 @@ from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.program.text_classifier import TextClassifier
 
 
-@pytest.fixture(scope="module", params=[pytest.param("head_tail", marks=pytest.mark.slow), "windows"])
+@pytest.fixture(scope="module", params=["windows"])
 def project(request, tmp_path_factory):
     return published_pipeline(tmp_path_factory, "classification", request.param)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneline.runtime.disk_errors import explain_disk_errors, full_disk
+from tuneline.runtime.disk_errors import explain_disk_errors, is_full_disk
 from tuneline.runtime.errors import DataError, DiskError
 
 
@@ -21,14 +21,10 @@ def explained(error: Exception) -> str:
     return str(raised.value)
 
 
-def test_full_disk_is_explained_with_the_file_the_file_system_and_what_to_do(tmp_path):
+def test_full_disk_is_explained_with_the_file_and_what_to_do(tmp_path):
     problem, hint = explained(no_space(str(tmp_path / "gone" / "out.csv"))).splitlines()
-    assert problem.startswith(
-        f"{tmp_path}/gone/out.csv cannot be written: No space left on device. On its file system, mounted"
-        " at /"
-    )
-    assert " are free, and it needs more." in problem
-    assert "Make room there" in hint
+    assert problem == f"{tmp_path}/gone/out.csv cannot be written: No space left on device."
+    assert "Make room" in hint
 
 
 @pytest.mark.parametrize(
@@ -37,7 +33,7 @@ def test_full_disk_is_explained_with_the_file_the_file_system_and_what_to_do(tmp
 def test_full_disk_is_found_among_the_causes(cause):
     error = ValueError("the dataset could not be generated")
     error.__cause__ = cause
-    assert full_disk(error) == errno.ENOSPC
+    assert is_full_disk(error)
 
 
 def test_other_errors_pass():
@@ -53,5 +49,5 @@ def test_other_errors_pass():
 def test_place_that_this_user_may_not_write_is_named(number):
     message = explained(OSError(number, os.strerror(number), "/etc/nowhere/file"))
     assert message.startswith(
-        f"/etc/nowhere/file cannot be read or written: {os.strerror(number)}.\n  `ls -ld /etc`"
+        f"/etc/nowhere/file cannot be read or written: {os.strerror(number)}.\n  `namei -l "
     )

@@ -19,12 +19,12 @@ def test_draws_are_spread_over_the_range_and_depend_on_the_seed_alone():
 
 
 def test_without_trials_all_combinations_are_tried():
-    parameters = {"train.epochs": {"choice": [1, 2]}, "train.freeze": {"choice": [[], ["embeddings"]]}}
+    parameters = {"train.epochs": {"choice": [1, 2]}, "train.keep": {"choice": ["best", "last"]}}
     assert Sweep.model_validate({"parameters": parameters}).configurations() == [
-        {"train.epochs": 1, "train.freeze": []},
-        {"train.epochs": 1, "train.freeze": ["embeddings"]},
-        {"train.epochs": 2, "train.freeze": []},
-        {"train.epochs": 2, "train.freeze": ["embeddings"]},
+        {"train.epochs": 1, "train.keep": "best"},
+        {"train.epochs": 1, "train.keep": "last"},
+        {"train.epochs": 2, "train.keep": "best"},
+        {"train.epochs": 2, "train.keep": "last"},
     ]
 
 

@@ -64,7 +64,7 @@ RESET = (
     "tokenize.windows.stride", "tokenize.windows.max_windows", "tokenize.windows.answer",
     "train.max_steps", "train.weight_decay", "train.schedule", "train.warmup_ratio",
     "train.label_smoothing", "train.class_weights",
-    "train.freeze", "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
+    "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
 )  # fmt: skip
 """Parameters of a former task or recipe that could contradict the new one."""
 
@@ -212,7 +212,6 @@ def plan_long_texts(
     if cut.incomplete >= FEW_CUT:
         stride = min(WindowsParams().stride, max_length // STRIDE_DIVISOR)
         max_windows = lengths.enough_windows(max_length, stride)
-        values["tokenize.long_text"] = "head_tail"
         if lengths.allows_windows(max_length, stride) and max_windows <= MOST_PROPOSED:
             full = lengths.windowed(max_length, stride, max_windows).incomplete
             values = {

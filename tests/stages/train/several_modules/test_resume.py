@@ -1,13 +1,12 @@
 """A run that is killed at any instant and resumed writes the same bytes as an uninterrupted run."""
 
-import json
 import os
 import random
+import re
 import signal
 import time
 
 import pytest
-from safetensors.numpy import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
@@ -153,17 +152,13 @@ def write_base(project, seed, **train):
     "train",
     [
         pytest.param({"lora": {"rank": 2}}, id="lora"),
-        pytest.param({"freeze": ["embeddings"]}, id="freeze", marks=pytest.mark.slow),
     ],
 )
 def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
-    """They are not in the checkpoints."""
     write_base(folder, seed=0, **train)
     assert launcher.run(folder) == [0], launcher.output(folder)
     expected = launcher.outs(folder)
     launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    (saved,) = {frozenset(load_file(path / "model.safetensors")) for path in checkpoints(folder)}
-    assert not {name for name in saved if "embeddings" in name}
     assert launcher.run(folder) == [0], launcher.output(folder)
     assert "resumes from step" in launcher.output(folder)
     assert launcher.outs(folder) == expected
@@ -179,21 +174,18 @@ def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 @pytest.mark.promise("killed-training")
-def test_signal_saves_a_checkpoint_and_writes_a_note(folder, reference, number):
+def test_signal_saves_a_checkpoint_and_says_so(folder, reference, number):
     [child] = launcher.start(folder)
     launcher.wait_for(folder / "checkpoints", "step-*")
     os.kill(child.pid, number)
     started = time.monotonic()
     assert launcher.finish([child]) == [75]
     assert time.monotonic() - started < 30
-    note = json.loads((folder / "reports/interrupted/train.json").read_text())
-    assert note["resumable"]
-    assert note["signal"] == number.name
-    assert (folder / note["checkpoint"] / "progress.json").exists()
-    assert f"interrupted by {number.name} after step {note['step']} of {STEPS}" in launcher.output(folder)
+    said = re.search(rf"interrupted by {number.name} after step (\d+) of {STEPS}", launcher.output(folder))
+    assert said is not None
+    assert (checkpoints(folder)[-1] / "progress.json").exists()
     assert not (folder / "models/classifier").exists()
 
     assert launcher.run(folder) == [0]
-    assert f"step {note['step']} of {STEPS}" in launcher.output(folder)
-    assert not (folder / "reports/interrupted/train.json").exists()
+    assert f"resumes from step {said[1]} of {STEPS}" in launcher.output(folder)
     assert_same_outs(reference, folder)

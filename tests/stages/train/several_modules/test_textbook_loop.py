@@ -49,8 +49,7 @@ def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, m
     before = copy.deepcopy(model.state_dict())
     rows = [batch for epoch in range(2) for batch in state.sampler.epoch(epoch)]
     batches = [(state.train_loader.inputs(batch), state.train_loader.labels(batch)) for batch in rows]
-    with state.logger.open(state.progress, state.total_steps):
-        train_to_end(state)
+    train_to_end(state)
     train_by_the_textbook(model, batches, params.train.learning_rate, max_norm)
     ours = state.accelerator.unwrap_model(state.model).state_dict()
     assert state.total_steps == len(batches) == 16
