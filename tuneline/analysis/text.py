@@ -3,9 +3,8 @@
 All are computed with Arrow kernels.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -181,47 +180,8 @@ class VocabularyCounts:
 
 LOST = "\ufffd"
 """The replacement character: what was here cannot be restored."""
-
-
-def _sequences(codecs: Sequence[str]) -> str:
-    """Return a regular expression of the UTF-8 sequences of 2 to 4 bytes, as these codecs decode them."""
-
-    def characters(first: int, last: int) -> str:
-        decoded: set[str] = set()
-        for codec in codecs:
-            decoded |= set(bytes(range(first, last + 1)).decode(codec, "ignore"))
-        return f"[{''.join(sorted(decoded))}]"
-
-    more = characters(0x80, 0xBF)
-    two = f"{characters(0xC2, 0xDF)}{more}"
-    three = f"{characters(0xE0, 0xEF)}{more}{{2}}"
-    four = f"{characters(0xF0, 0xF4)}{more}{{3}}"
-    return f"{two}|{three}|{four}"
-
-
-SUSPECT = "|".join(
-    # cp1252 leaves five bytes undefined, which decoders pass on as Latin-1 does. All sequences of Mac Roman
-    # would be too many: a quote before é is one.
-    [
-        LOST,
-        "[\x80-\x9f]",
-        r"(?:^|[\sa-z])[ÃÂ] ",
-        "[√≈][^ -~]|\u201aÄ",
-        *map(_sequences, (("cp1252", "latin-1"), ("cp1250",), ("cp1251",), ("cp437",))),
-    ]
-)
-"""What a wrong encoding leaves: the replacement character, C1 control characters, and UTF-8 sequences.
-
-Valid texts have some of it, too, such as ``„MENÜ“``, so ftfy decides.
-"""
-_SUSPECT = re.compile(SUSPECT)
-_CERTAIN = re.compile("Â[¡-ª¬-º¼-¿]")
-"""A symbol after the first byte of its UTF-8 sequence; not a quote, which can follow a word ending in Â."""
-_LATIN = re.compile(
-    "[¡-\u017f\u01a0\u01a1\u01af\u01b0\u0218-\u021b\u1e00-\u1eff\u2010-\u203a\u20ac\u2116\u2122\ufffd]"
-)
-_OTHERS = re.compile("[\u0370-\u06ff\u0900-\u1dff\u2190-\ud7ff\U0001f000-\U0001faff]")
-"""Letters of other scripts, symbols and emoji."""
+SUSPECT = "[^\x00-\x7f][^\x00-\x7f]|[\x80-\x9f\ufffd]"
+"""What a wrong encoding leaves is among these: neighbours out of ASCII, control characters, lost characters."""
 
 
 def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
@@ -229,48 +189,22 @@ def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:
 
     No text is null.
     """
-    # suspects, which few texts are: each step is slower than the one before
     counts = np.zeros(len(texts), np.int64)
-    rows = np.flatnonzero(_mask(pc.invert(pc.string_is_ascii(texts))))
-    rows = rows[_mask(pc.match_substring_regex(texts.take(pa.array(rows)), SUSPECT))]
-    suspects = texts.take(pa.array(rows))
-
-    # which of them are broken
-    broken = np.array([LOST in text or repaired(text) != text for text in suspects.to_pylist()], bool)
-
-    characters = pc.count_substring_regex(suspects.filter(pa.array(broken)), SUSPECT)
-    counts[rows[broken]] = characters.to_numpy(zero_copy_only=False)
+    is_suspect = pc.match_substring_regex(texts, SUSPECT).to_numpy(zero_copy_only=False).astype(bool)
+    for row in np.flatnonzero(is_suspect).tolist():
+        text = texts[row].as_py()
+        wrong = Counter(text) - Counter(repaired(text))
+        counts[row] = text.count(LOST) + wrong.total()
     return counts
 
 
 def repaired(text: str) -> str:
     """Return what a text should read if it is mojibake; otherwise the text."""
-    if text.isascii() or not _SUSPECT.search(text):
+    if text.isascii():
         return text
     from ftfy import fix_encoding
     from ftfy.badness import is_bad
 
     if not is_bad(text):  # which takes a fifth of the time of a repair
         return text
-    right = fix_encoding(text)
-    if _CERTAIN.search(text) or _is_plausible(Counter(right) - Counter(text)):
-        return right
-    return text
-
-
-def _is_plausible(new: Counter[str]) -> bool:
-    """Return whether the characters that a repair writes are usual ones.
-
-    A single Greek letter, say, is an accident: ``ÎŸ`` in capitals.
-    """
-    characters = "".join(new)
-    return (
-        bool(_LATIN.search(characters))
-        or len(_OTHERS.findall(characters)) > 1
-        or max(characters, default="") > "\uffff"
-    )
-
-
-def _mask(values: pa.BooleanArray) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = values.to_numpy(zero_copy_only=False).astype(bool)
-    return mask
+    return fix_encoding(text)
