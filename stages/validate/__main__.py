@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tuneline.analysis.clusters import Clusters
 
 TRUNCATION = "truncation_rate"
-"""The check whose notes say what to do."""
+"""The check whose rows are no reason to leave them out."""
 FETCH_REFERENCE = "Remove the file: a run of flow train writes it."
 
 DERIVED = REPORTS / "columns"
@@ -115,8 +115,7 @@ def stop_on_errors(results: "CheckResults") -> None:
         if error.status == "crashed":
             limit = "the check itself crashed"
         lines.append(f"{error.check}, {error.split}: {error.found}; {limit}.")
-        if error.check == TRUNCATION:
-            lines += [f"  {note}" for note in error.notes]
+        lines += [f"  {note}" for note in error.notes]
 
     # hint: long texts can be read, and are no reason to leave rows out
     hint = f"{CHECKS / 'index.html'} shows the rows."
@@ -124,23 +123,18 @@ def stop_on_errors(results: "CheckResults") -> None:
     if TRUNCATION in failed:
         hint += " Long texts: docs/long-documents.md."
         failed.pop(TRUNCATION)
-    commands = [drop_command(check) for check in failed if row_file(check).exists()]
+    commands = []
+    for check in failed:
+        rows = FAILING_ROWS / f"{check}.parquet"
+        if not rows.exists():
+            continue
+        command = f"tuneline data drop --check {check}"
+        if "other_split" in pq.read_schema(rows).names:  # of a pair in two splits, the row of train
+            command += " --from train"
+        commands.append(f"`{command}`")
     if commands:
         hint += f" To leave them out: {' && '.join(commands)}; then `dvc repro`."
     raise GateError("\n  ".join(lines), hint)
-
-
-def row_file(check: str) -> Path:
-    """Return the file with the rows that violate a check, if there are any."""
-    return FAILING_ROWS / f"{check}.parquet"
-
-
-def drop_command(check: str) -> str:
-    """Return the command that leaves out the rows of a check: of a pair in two splits, the row of train."""
-    command = f"tuneline data drop --check {check}"
-    if "other_split" in pq.read_schema(row_file(check)).names:
-        command += " --from train"
-    return f"`{command}`"
 
 
 if __name__ == "__main__":

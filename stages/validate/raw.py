@@ -176,10 +176,7 @@ class RawSplit:
     @cached_property
     def vocabulary(self) -> VocabularyCounts:
         """How often each word occurs."""
-        counts = VocabularyCounts.empty()
-        for encoded in self.words():
-            counts = counts.plus(VocabularyCounts.of(encoded))
-        return counts
+        return VocabularyCounts.of(self.words())
 
     @property
     def is_labelled(self) -> bool:

@@ -136,7 +136,10 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     keys = [current.columns["unordered_key"] for current in raw.values()]
     near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicate_similarity)
     origins = [similar_rows.origin for similar_rows in near_duplicates]
-    groups = [read_groups(folders.groups, current) for current in raw.values()]
+    groups = []
+    for split, current in raw.items():
+        path = folders.groups / f"{split}.parquet"
+        groups.append(read_numbers(path, GROUP_COLUMN, current.rows, made_by="download"))
     data.clusters.update(zip(raw, cluster_splits(keys, origins, groups), strict=True))
     for split, similar_rows in zip(raw, near_duplicates, strict=True):
         data.tables.append(_raw_table(data, split, similar_rows))
@@ -154,12 +157,6 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         limits = measured_limits(params.validate_)
         data.tables.append(Table("between", split, row, limits, found.notes, found.words))
     return data
-
-
-def read_groups(folder: Path, split: RawSplit) -> NDArray[np.int32] | None:
-    """Return the group of each row of a split; ``None`` if it has none."""
-    path = folder / f"{split.source.split}.parquet"
-    return read_numbers(path, GROUP_COLUMN, split.rows, made_by="download")
 
 
 def _with_schema(splits: Mapping[str, SplitReader], expected: pa.Schema) -> dict[str, SplitReader]:

@@ -24,8 +24,6 @@ Not matching single spaces makes the replacement several times faster.
 """
 BOUNDARY = "\x1e"
 """Pseudo-word before, between and after the texts of a row."""
-MAX_WORDS = 1 << 21
-"""Different words that are counted; beyond this the rarest are dropped."""
 
 
 def normalized(texts: pa.StringArray) -> pa.StringArray:
@@ -133,30 +131,16 @@ class VocabularyCounts:
         self.counts = counts
 
     @classmethod
-    def empty(cls) -> Self:
-        """Return counts of no words."""
-        return cls(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
-
-    @classmethod
-    def of(cls, rows: EncodedWords) -> Self:
-        """Count the words of encoded rows."""
-        return cls._summed(rows.keys, np.bincount(rows.indices, minlength=len(rows.keys)))
-
-    def plus(self, other: "VocabularyCounts") -> "VocabularyCounts":
-        """Return the sum of both counts."""
-        summed = self._summed(
-            np.concatenate([self.hashes, other.hashes]), np.concatenate([self.counts, other.counts])
-        )
-        if len(summed.hashes) <= MAX_WORDS:
-            return summed
-        kept = np.sort(np.argsort(-summed.counts, kind="stable")[: MAX_WORDS // 2])
-        return VocabularyCounts(summed.hashes[kept], summed.counts[kept])
-
-    @classmethod
-    def _summed(cls, hashes: Keys, counts: NDArray[np.int64]) -> Self:
-        unique, inverse = np.unique(hashes, return_inverse=True)
-        sums = np.bincount(inverse, weights=counts, minlength=len(unique)).astype(np.int64)
-        return cls(unique, sums)
+    def of(cls, batches: Iterable[EncodedWords]) -> Self:
+        """Count the words of batches of rows."""
+        keys = [np.empty(0, np.uint64)]
+        counts = [np.empty(0, np.int64)]
+        for batch in batches:
+            keys.append(batch.keys)
+            counts.append(np.bincount(batch.indices, minlength=len(batch.keys)))
+        hashes, inverse = np.unique(np.concatenate(keys), return_inverse=True)
+        sums = np.bincount(inverse, weights=np.concatenate(counts), minlength=len(hashes))
+        return cls(hashes, sums.astype(np.int64))
 
     def most_common(self, number: int) -> Keys:
         """Return the hashes of the most frequent words, ascending."""
@@ -181,7 +165,7 @@ class VocabularyCounts:
 LOST = "\ufffd"
 """The replacement character: what was here cannot be restored."""
 SUSPECT = "[^\x00-\x7f][^\x00-\x7f]|[\x80-\x9f\ufffd]"
-"""What a wrong encoding leaves is among these: neighbours out of ASCII, control characters, lost characters."""
+"""A wrong encoding leaves some of these: neighbours out of ASCII, control characters, lost ones."""
 
 
 def broken_characters(texts: pa.StringArray) -> NDArray[np.int64]:

@@ -69,7 +69,7 @@ class RowCounts:
         known = 0
         if profile.train.words.hashes:
             encoded = EncodedWords.of(words([normalized(column) for column in texts]))
-            counts = VocabularyCounts.of(encoded)
+            counts = VocabularyCounts.of([encoded])
             total = counts.total
             known = counts.occurrences(profile.train.words.word_keys)
 

@@ -63,10 +63,6 @@ def test_normalization_leaves_single_spaces(text):
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), max_size=30)
 
 
-def counted(texts: list[str]) -> VocabularyCounts:
-    return VocabularyCounts.of(EncodedWords.of(words([pa.array(texts, pa.string())])))
-
-
 def expected(texts: list[str]) -> dict[int, int]:
     counts = Counter(word for text in texts for word in text.split())
     keys = text_keys(pa.array(list(counts), pa.string())).tolist()
@@ -76,5 +72,5 @@ def expected(texts: list[str]) -> dict[int, int]:
 @given(WORDS, WORDS)
 def test_sum_of_vocabulary_counts_equals_counts_of_all_texts(one, other):
     texts = [" ".join(one) or "a", " ".join(other) or "a"]
-    both = counted(texts[:1]).plus(counted(texts[1:]))
+    both = VocabularyCounts.of(EncodedWords.of(words([pa.array([text])])) for text in texts)
     assert dict(zip(both.hashes.tolist(), both.counts.tolist(), strict=True)) == expected(texts)
