@@ -261,10 +261,11 @@ def main() -> dict[str, float]:
         publish_directory(groups, GROUPS)
 
     write_record(metrics, Metrics.of(counts))
-    rows = {split: counts[f"{split}_rows"] for split in SPLITS}
-    sizes = ", ".join(f"{split} {count:,}" for split, count in rows.items())
-    say(f"download: {sizes} rows")
-    return {"rows": sum(rows.values())}
+    train = counts["train_rows"]
+    validation = counts["validation_rows"]
+    test = counts["test_rows"]
+    say(f"download: train {train:,}, validation {validation:,}, test {test:,} rows")
+    return {"rows": train + validation + test}
 
 
 if __name__ == "__main__":

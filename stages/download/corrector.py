@@ -61,7 +61,9 @@ class Corrector:
             return
         for batch in batches:
             keys = row_keys([batch[name] for name in self._texts]).to_pylist()
-            kept = [self._is_kept(split, key) for key in keys]
+            kept = []
+            for key in keys:
+                kept.append(self._is_kept(split, key))
             corrected = self._relabel(batch, keys)
             self.left_out += kept.count(False)
             yield corrected.filter(pa.array(kept))

@@ -31,8 +31,11 @@ def find_files(folder: Path, split: str) -> tuple[Path | None, list[Path]]:
         DataError: There is no file, several files have the split's name, or its folder holds something else
             than batches.
     """
-    named = [folder / f"{split}{ending}" for ending in ENDINGS]
-    named = [path for path in named if os.path.lexists(path)]  # also a link to nothing
+    named = []
+    for ending in ENDINGS:
+        path = folder / f"{split}{ending}"
+        if os.path.lexists(path):  # also a link to nothing
+            named.append(path)
     shards = [path for path in split_files(folder, split) if path not in named]
     if len(named) + bool(shards) > 1:
         names = listed(path.name for path in named + shards[:1])
@@ -90,7 +93,9 @@ class Files:
     def read(self, split: str, columns: LabelledColumns) -> SourceSplit:
         """Open the files of one split."""
         file, batches = self.splits[split]
-        paths = batches if file is None else [file, *batches]
+        paths = batches
+        if file is not None:
+            paths = [file, *batches]
         sources = [data_input(path, self.params) for path in paths]
         with open_table(sources[0]) as table:
             label_names = columns.declared(table)

@@ -17,11 +17,9 @@ from tuneline.core.tables import ROW_GROUP
 from tuneline.params.data import SampleParams
 from tuneline.paths import SPLITS
 from tuneline.readers.labelled import LabelledColumns, labelled_batches
-from tuneline.readers.rows import BadRows, nearest
+from tuneline.readers.rows import BadRows
 from tuneline.readers.tables import ValueBatch
 from tuneline.runtime.errors import DataError
-from tuneline.runtime.wording import listed
-from tuneline.tasks.columns import staged_type
 
 PHRASES = json.loads((Path(__file__).parent / "templates/tickets.json").read_text(encoding="utf-8"))
 """Words of the tickets.
@@ -71,14 +69,9 @@ class SampleSource:
         """Generate the tickets of one split."""
         if split not in SPLITS:
             raise DataError(
-                f"data.splits: the sample has no split {split!r}{nearest(split, SPLITS)}.",
-                f"It has {listed(SPLITS)}.",
+                f"data.splits: the sample has no split {split!r}.", f"It has {', '.join(SPLITS)}."
             )
         columns.check(Ticket._fields, "sample")
-        if not pa.types.is_string(staged_type(columns.task)):  # its labels are texts
-            raise DataError(
-                "data.task: the sample's labels are classes, not numbers.", "Set data.task to classification."
-            )
         bad = BadRows(f"sample, split {split}", "row", columns.policy)
         batches = labelled_batches(ValueBatch.numbered(self._batches(split)), columns, bad)
         return SourceSplit(bad.name, [(bad, batches)], QUEUES)

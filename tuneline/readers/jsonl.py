@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from tuneline.readers.rows import LARGEST_ARRAY, LONGEST_CELL, RowProblem, json_type
+from tuneline.readers.rows import LARGEST_ARRAY, RowProblem, json_type
 from tuneline.readers.tables import FileTable, Format, Input, open_lines
 from tuneline.readers.text import TextLines, read_errors_explained
 from tuneline.runtime.errors import DataError
@@ -60,7 +60,7 @@ def _read_lines(lines: TextLines) -> Objects:
         record: dict[str, Any] | RowProblem | None = lines.take_problem()
         if record is None and not line.isspace():
             try:
-                record = _checked(json.loads(line), lines.number, len(line))
+                record = _checked(json.loads(line), lines.number)
             except (ValueError, RecursionError) as error:
                 record = RowProblem(lines.number, f"not JSON: {error}", HINT)
         if isinstance(record, RowProblem):
@@ -97,19 +97,14 @@ def _read_array(lines: TextLines) -> Objects:
                 RowProblem(line, f"not JSON: {error}", HINT, content=text[position : position + 1_000]),
             )
             return
-        yield line, _checked(value, line, end - position)
+        yield line, _checked(value, line)
         position = end
 
 
-def _checked(value: Any, line: int, characters: int) -> dict[str, Any] | RowProblem:
-    """Return an object, or the problem of a value that is none or has a text that is too long."""
+def _checked(value: Any, line: int) -> dict[str, Any] | RowProblem:
+    """Return an object, or the problem of a value that is none."""
     if not isinstance(value, dict):
         return RowProblem(line, f"{json_type(value)} instead of a JSON object", HINT)
-    if characters > LONGEST_CELL:
-        for name, cell in value.items():
-            if isinstance(cell, str) and len(cell) > LONGEST_CELL:
-                message = f"column {name!r} has {len(cell):,} characters, more than {LONGEST_CELL:,}"
-                return RowProblem(line, message, "Divide the text.")
     return value
 
 

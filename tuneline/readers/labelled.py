@@ -92,8 +92,11 @@ class LabelledColumns:
 
         ``label`` is a class name, a number, or a list of names. What is missing is null.
         """
-        fields = [pa.field(f"text_{index}", pa.string()) for index in range(len(self.texts))]
-        fields += [pa.field(f"other_{index}", pa.string()) for index in range(len(self.others))]
+        fields = []
+        for index in range(len(self.texts)):
+            fields.append(pa.field(f"text_{index}", pa.string()))
+        for index in range(len(self.others)):
+            fields.append(pa.field(f"other_{index}", pa.string()))
         fields.append(pa.field(LABEL, staged_type(self.task)))
         fields.append(pa.field(POSITION, pa.int64(), nullable=False))
         return pa.schema(fields)

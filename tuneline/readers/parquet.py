@@ -6,11 +6,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tuneline.core.tables import FEATURES, ROW_GROUP
-from tuneline.readers.rows import LONGEST_CELL, MB, BadRows, check_columns
+from tuneline.readers.rows import MB, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Format, Input, ValueBatch
 from tuneline.runtime.errors import DataError, UnreadableError
 
@@ -58,9 +57,11 @@ class ParquetTable(FileTable):
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[Any]]]:
         """Yield the number and the values of each row."""
         for batch in self._batches(columns, PREDICTED_ROWS):
-            arrays: list[Any] = [batch.columns[name] for name in columns]
-            rows = zip(*(array.to_pylist() for array in arrays), strict=True)
-            yield from zip(batch.positions, rows, strict=True)
+            values = []
+            for name in columns:
+                array: Any = batch.columns[name]
+                values.append(array.to_pylist())
+            yield from zip(batch.positions, zip(*values, strict=True), strict=True)
 
     def batches(self, columns: Sequence[str], bad: BadRows) -> Iterator[ValueBatch]:  # noqa: ARG002
         """Yield batches of at most ``ROW_GROUP`` rows; no row is bad."""
@@ -82,7 +83,7 @@ class ParquetTable(FileTable):
                     first += batch.num_rows
 
     def _check_cells(self, batch: pa.RecordBatch, positions: range) -> None:
-        """Check that texts are UTF-8 and not longer than the limit."""
+        """Check that texts are UTF-8."""
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             values = column.flatten() if is_list(column.type) else column
             if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
@@ -92,13 +93,6 @@ class ParquetTable(FileTable):
                 values.validate(full=True)
             except pa.ArrowInvalid:
                 raise DataError(f"{where}: a text is not utf-8.", "Write the file again.") from None
-            # No text has more characters than bytes, and bytes come from the offsets.
-            if (pc.max(pc.binary_length(values)).as_py() or 0) > LONGEST_CELL:
-                longest = pc.max(pc.utf8_length(values)).as_py()
-                if longest > LONGEST_CELL:
-                    raise DataError(
-                        f"{where}: {longest:,} characters, more than {LONGEST_CELL:,}.", "Divide it."
-                    )
 
 
 def declared_names(schema: pa.Schema, column: str) -> tuple[str, ...] | None:

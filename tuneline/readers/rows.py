@@ -12,7 +12,7 @@ from tuneline.runtime.wording import first_lines, listed
 MB = 1 << 20
 """Bytes."""
 LONGEST_CELL = MB
-"""Characters of a cell. A longer one is a quote that is never closed, or no text to classify."""
+"""Characters of a cell of CSV. A longer one is a quote that is never closed."""
 LONGEST_LINE = 16 * MB
 """Characters of a line, which is in memory as a whole."""
 LARGEST_ARRAY = 64 * MB

@@ -63,15 +63,6 @@ def is_encoded(text: bytes, encoding: str) -> bool:
     return True
 
 
-def is_valid(text: str) -> bool:
-    """Return True if a text was decoded without replacements of bytes (``surrogateescape``)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def file_name(path: Path | None) -> str:
     """Return the name of a file in messages; ``None`` is standard input."""
     return "standard input" if path is None else str(path)

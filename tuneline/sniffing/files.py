@@ -17,7 +17,6 @@ from tuneline.readers.text import (
     CHUNK,
     file_name,
     is_encoded,
-    is_valid,
     known_encoding,
     not_a_file,
     open_bytes,
@@ -255,7 +254,7 @@ def fits(source: Input, required: Sequence[str]) -> bool:
     """
     try:
         with open_table(source) as table:
-            if table.lines is not None and not _is_encoded_as_told(source):
+            if table.lines is not None and source.layout.encoding != "utf-8" and _is_utf8(source):
                 return False
             if not set(required) <= set(table.names()):
                 return False
@@ -270,18 +269,10 @@ def fits(source: Input, required: Sequence[str]) -> bool:
     return problems <= MISREAD * len(values)
 
 
-def _is_encoded_as_told(source: Input) -> bool:
-    """Return True if the first lines of a text are in its encoding, and not rather in UTF-8."""
+def _is_utf8(source: Input) -> bool:
+    """Return True if the first lines of a text in another encoding are UTF-8, and not only ASCII."""
     text = "".join(_sample(source))
-    if not is_valid(text):
-        return False
-    if source.layout.encoding == "utf-8" or text.isascii():
-        return True
-    try:
-        content = text.encode(source.layout.encoding)
-    except UnicodeEncodeError:
-        return True
-    return not is_encoded(content, "utf-8")
+    return not text.isascii() and is_encoded(text.encode(source.layout.encoding, "surrogateescape"), "utf-8")
 
 
 def _sample(source: Input) -> list[str]:
