@@ -40,50 +40,34 @@ def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
     return numbers
 
 
-@singledispatch
 def task_metrics(task: Task) -> list[Metric]:
-    """Return the metrics of a task, in the order of the metric table."""
-    return metrics_for(task.kind)
+    """Return the metrics of a task, in the order of the metric table.
 
-
-@task_metrics.register(Classification)
-def _(task: Classification) -> list[Metric]:
-    """Return the metrics of classes; of the steps of a scale, how far predictions are off, too."""
+    Of classes that are the steps of a scale, it is also how far predictions are off.
+    """
     metrics = metrics_for(task.kind)
-    if scale_numbers(task.names) is not None:
+    if task.one_class and scale_numbers(task.class_names) is not None:
         metrics.append(METRIC_TABLE["mae"])
     return metrics
 
 
-@singledispatch
 def prediction_scores(
     task: Task, labels: Labels, predictions: Labels, average: Averaging
 ) -> dict[str, float]:
     """Return the metrics that predictions suffice to compute, by name."""
-    return prediction_metrics(task.kind, labels, predictions, average)
-
-
-@prediction_scores.register(Classification)
-def _(task: Classification, labels: Labels, predictions: Labels, average: Averaging) -> dict[str, float]:
-    """Return the metrics of class ids, and of the steps of a scale, the mean absolute error."""
     scores = prediction_metrics(task.kind, labels, predictions, average)
-    numbers = scale_numbers(task.names)
+    numbers = None
+    if task.one_class:
+        numbers = scale_numbers(task.class_names)
     if numbers is not None:
         scale = np.array(numbers)
         scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[labels], scale[predictions])
     return scores
 
 
-@singledispatch
-def averaging(_task: Task) -> Averaging:
+def averaging(task: Task) -> Averaging:
     """Return how F1 of classes is averaged: of two, it is F1 of class 1; of more, the mean over all."""
-    return "macro"
-
-
-@averaging.register(Classification)
-def _(task: Classification) -> Averaging:
-    """Return ``binary`` for two classes."""
-    if task.outputs == 2:
+    if task.one_class and task.outputs == 2:
         return "binary"
     return "macro"
 
