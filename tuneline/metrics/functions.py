@@ -7,7 +7,6 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import singledispatch
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,7 @@ from tuneline.metrics.table import METRIC_TABLE
 from tuneline.params.section import FunctionName, check_listed
 from tuneline.paths import PIPELINE, PROJECT
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks import Classification, Multilabel, Regression, Task
+from tuneline.tasks import Task
 from tuneline.tasks.task import Labels, Logits
 
 
@@ -176,26 +175,12 @@ def _example(labels: Task) -> tuple[Logits, NDArray[Any]]:
     return logits, example_labels(labels, _ROWS)
 
 
-@singledispatch
 def example_labels(task: Task, rows: int) -> Labels:
     """Return labels of several kinds, with which a function of the user is tried."""
-    raise NotImplementedError(task.kind)
-
-
-@example_labels.register(Classification)
-def _(task: Classification, rows: int) -> Labels:
-    """Return class ids, each class in turn."""
-    return np.arange(rows) % task.outputs
-
-
-@example_labels.register(Multilabel)
-def _(task: Multilabel, rows: int) -> Labels:
-    """Return labels in the pattern of binary numbers, so that sets of several sizes occur."""
-    numbers = np.arange(rows)[:, None]
-    return np.asarray((numbers >> np.arange(task.outputs) % 8) & 1).astype(np.int8)
-
-
-@example_labels.register(Regression)
-def _(_task: Regression, rows: int) -> Labels:
-    """Return different numbers."""
-    return np.arange(rows, dtype=np.float32)
+    numbers = np.arange(rows)
+    if not task.has_classes:
+        return numbers.astype(np.float32)
+    if task.one_class:
+        return numbers % task.outputs
+    # in the pattern of binary numbers, so that sets of several sizes occur
+    return np.asarray((numbers[:, None] >> np.arange(task.outputs) % 8) & 1).astype(np.int8)
