@@ -26,7 +26,6 @@ from flows.alerts import send_if_due
 from flows.promotion.registry import Registry
 from flows.runs.repository import Repository
 from tuneline.repository.dvc import default_remote
-from tuneline.repository.promoted_models import ARTIFACT
 from tuneline.repository.worktrees import why_not_in_dvc_remote
 from tuneline.runtime.terminal import visible
 from tuneline.settings import load_settings
@@ -63,7 +62,7 @@ def production_without_copy(registry: Registry, now: datetime) -> str | None:
     trained = int(registry.repository.git("show", "--no-patch", "--format=%ct", version.commit))
     if now - datetime.fromtimestamp(trained, UTC) < COPIED_WITHIN:
         return None
-    reason = why_not_in_dvc_remote(root, ARTIFACT, version.commit)
+    reason = why_not_in_dvc_remote(root, version.commit)
     if reason is None:
         return None
     return f"{version.name}, which is in production, has no second copy: {reason}"

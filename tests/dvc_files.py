@@ -62,6 +62,15 @@ def add_model(root: Path) -> None:
         path.write_bytes(stored)
 
 
+def folder_hash(folder: Path) -> str:
+    """Return the hash that DVC gives a folder: the MD5 of the list of its files with their MD5s."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    entries = [
+        {"md5": _md5(path.read_bytes()), "relpath": path.relative_to(folder).as_posix()} for path in paths
+    ]
+    return f"{_md5(json.dumps(entries).encode())}.dir"
+
+
 def _md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 

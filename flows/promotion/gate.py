@@ -30,7 +30,7 @@ from flows.runs.pipeline import UNCACHED, Pipeline
 from tuneline.comparison.paired import McNemar
 from tuneline.core.tables import SplitReader
 from tuneline.core.yaml_files import read_yaml
-from tuneline.gating.error_budget import ErrorBudget, GateEntry, Votes
+from tuneline.gating.error_budget import ErrorBudget, GateEntry
 from tuneline.linear.estimators import constant_prediction
 from tuneline.metrics.stats import Difference
 from tuneline.metrics.table import METRIC_TABLE, primary_metric, project_metric
@@ -265,8 +265,8 @@ def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
     elif budget.validation_p is not None:
         reason = f"by p = {budget.validation_p:.2g} on the validation rows"
     value = (
-        f"{budget.level:.2g} for this candidate, {reason}; {budget.number - 1} candidates within a year have"
-        f" used up {budget.spent:.2g} of {budget.total:g}"
+        f"{budget.level:.2g} for this candidate, {reason}; {len(budget.entries)} candidates within a year"
+        f" have used up {budget.spent:.2g} of {budget.total:g}"
     )
     return PromotionCriterion("error budget", value, "some of it left", met=budget.level > 0)
 
@@ -290,37 +290,14 @@ def reported_rows_hash(root: Path, split: str) -> str:
     return digest.hexdigest()
 
 
-def _entry(
-    decision: PromotionDecision,
-    predictions: PairedPredictions,
-    budget: ErrorBudget,
-    root: Path,
-) -> GateEntry:
+def _entry(decision: PromotionDecision, budget: ErrorBudget, production: Version) -> GateEntry:
     """Return what the history keeps of a decision."""
-    discordant = None
-    if decision.test is not None and predictions.production is not None:
-        task = predictions.task
-        votes = Votes.of(
-            ~task.errors(predictions.candidate, predictions.labels),
-            ~task.errors(predictions.production, predictions.labels),
-            predictions.clusters,
-        )
-        discordant = votes.discordant
-    difference = decision.gain.value if math.isfinite(decision.gain.value) else None
     return GateEntry(
         time=time.time(),
-        split=reported_split(root),
         rows_hash=budget.rows_hash,
-        rows=len(predictions.labels),
-        independent=predictions.independent,
         candidate=budget.candidate,
-        production=decision.production.name if decision.production else "",
-        number=budget.number,
+        production=production.name,
         level=budget.cost,
-        spent=budget.spent + budget.cost,
-        left=max(budget.left - budget.cost, 0.0),
-        discordant=discordant,
-        difference=difference,
         outcome=decision.outcome,
         validation_p=budget.validation_p,
     )
@@ -363,8 +340,8 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
     if hold:
         criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
         decision = replace(decision, criteria=(criterion, *decision.criteria))
-    if budget is not None:
-        decision = replace(decision, entry=_entry(decision, predictions, budget, checkout))
+    if budget is not None and production is not None:
+        decision = replace(decision, entry=_entry(decision, budget, production))
     return decision
 
 

@@ -114,7 +114,7 @@ class NotFastForwardError(Exception):
 
 
 def fast_forward(repository: Repository, branch: str, commit: str, *, push: bool) -> None:
-    """Move a branch forward to a commit; nothing happens if the branch contains the commit.
+    """Move a branch forward to a commit.
 
     With ``push`` and an ``origin``, origin's branch is moved first, and decides: the clone's branch follows
     where it can, and is left alone, with a message, where it has commits of its own or a person's files are

@@ -91,10 +91,9 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
 
     # what the gate keeps: the first model used up nothing
     second, third = registry.decisions()
-    assert (second.outcome, second.production, second.number) == ("promoted", "v0.1.0", 1)
+    assert (second.outcome, second.production) == ("promoted", "v0.1.0")
     assert second.commit == promoted.commit
-    assert (third.outcome, third.production, third.number) == ("rejected", "v0.2.0", 2)
-    assert third.spent == pytest.approx(second.level + third.level)
+    assert (third.outcome, third.production) == ("rejected", "v0.2.0")
     assert second.level > 100 * third.level > 0, "validation favoured the second, and not the third"
 
     (artifact,) = served.client.read_latest_artifacts(

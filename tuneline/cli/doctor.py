@@ -153,7 +153,7 @@ def check_checkout(root: Path) -> Iterator[DoctorResult]:
 def check_registry(root: Path) -> Iterator[DoctorResult]:
     """Check each version that is in a stage.
 
-    Its files are somewhere, with a second copy, and a gate decided about it.
+    Its files are somewhere, with a second copy.
     """
     for artifact, tags in registries(root).items():
         for stage in tags.stages:
@@ -169,8 +169,8 @@ def check_copies(root: Path, artifact: str, stage: str, version: Version) -> Doc
     The second copy of its tag is in ``origin``.
     """
     message = f"{artifact} {version.name}, which is in {stage}"
-    not_here = why_not_in_cache(root, artifact, version.commit)
-    not_in_remote = why_not_in_dvc_remote(root, artifact, version.commit)
+    not_here = why_not_in_cache(root, version.commit)
+    not_in_remote = why_not_in_dvc_remote(root, version.commit)
     if not_here and not_in_remote:
         return error(f"{message}, cannot be fetched: {not_here}, and {not_in_remote}", LOST_HINT)
 

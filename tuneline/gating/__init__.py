@@ -1,1 +1,1 @@
-"""How often the promotion gate is wrong: tests of discordant rows, the error budget, and its history."""
+"""How often the promotion gate is wrong: the error budget of a year, and its history."""

@@ -24,10 +24,8 @@ that are no better (``benchmarks/gate.py``).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from tuneline.core.records import OMITTED, Record
@@ -47,62 +45,19 @@ YEAR = 365 * 86400.0
 """Seconds after which a decision no longer counts."""
 
 
-@dataclass(frozen=True)
-class Votes:
-    """Clusters of rows that favour one model: it is right on more of their rows than the other one."""
-
-    candidate: int
-    production: int
-
-    @classmethod
-    def of(
-        cls,
-        candidate_right: NDArray[np.bool_],
-        production_right: NDArray[np.bool_],
-        clusters: NDArray[Any] | None = None,
-    ) -> Self:
-        """Count the votes; arrays of shape ``(rows,)``. Without ``clusters``, each row is on its own."""
-        net = candidate_right.astype(np.int64) - production_right
-        if clusters is not None:
-            _, members = np.unique(clusters, return_inverse=True)
-            net = np.bincount(members, net).astype(np.int64)
-        return cls(int(np.sum(net > 0)), int(np.sum(net < 0)))
-
-    @property
-    def discordant(self) -> int:
-        """Number of votes."""
-        return self.candidate + self.production
-
-
 class GateEntry(Record):
     """A decision of the gate about a candidate, in the history of the registry."""
 
     time: float
     """Unix time in seconds."""
-    split: str
-    """Name of the reported split."""
     rows_hash: str
     """SHA-256 of the files of the split."""
-    rows: int
-    """Number of its rows."""
-    independent: int
-    """Number of its clusters of rows."""
     candidate: str
     """Hash of the candidate's model in ``dvc.lock``; empty if it is not there."""
     production: str
     """Name of the version that it was compared with."""
-    number: int
-    """Its number among the candidates within a year, from 1."""
     level: float
     """Error probability that it was tested at, and that it has used up; 0 if an earlier entry has."""
-    spent: float
-    """Error probability used up within a year, with this candidate."""
-    left: float
-    """What is left of the year's budget."""
-    discordant: int | None
-    """Votes of the rows that only one model predicts correctly; ``None`` unless accuracy decides."""
-    difference: float | None
-    """Metric of the candidate less that of production; ``None`` if one of them is not defined."""
     outcome: str
     """``promoted``, ``rejected`` or ``withheld``."""
     commit: str = ""
@@ -178,11 +133,6 @@ class ErrorBudget:
         return budget
 
     @property
-    def number(self) -> int:
-        """Number of the next candidate among those within a year, from 1."""
-        return len(self.entries) + 1
-
-    @property
     def spent(self) -> float:
         """Error probability that is used up."""
         return sum(entry.level for entry in self.entries)
@@ -225,8 +175,5 @@ def parse_messages(messages: Sequence[str]) -> list[GateEntry]:
 
 def as_message(entry: GateEntry) -> str:
     """Return the message of the commit of an entry."""
-    subject = (
-        f"{entry.outcome.capitalize()}: candidate {entry.number} on split {entry.split}"
-        f" {entry.rows_hash[:12]}, compared with {entry.production}"
-    )
+    subject = f"{entry.outcome.capitalize()}: compared with {entry.production} on {entry.rows_hash[:12]}"
     return f"{subject}\n\n{entry.model_dump_json()}"

@@ -324,19 +324,6 @@ def is_intact(cached: Path) -> bool:
     return md5_of(cached) == f"{cached.parent.name}{cached.name}".removesuffix(".dir")
 
 
-def folder_hash(folder: Path) -> str:
-    """Return the hash that DVC gives a folder: the MD5 of the list of its files with their MD5s."""
-    names = []
-    for path in folder.rglob("*"):
-        if path.is_file():
-            names.append(path.relative_to(folder).as_posix())
-
-    # As DVC writes it: sorted by the names, keys in the order of the alphabet.
-    entries = [{"md5": md5_of(folder / name), "relpath": name} for name in sorted(names)]
-    listing = json.dumps(entries)
-    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"
-
-
 def md5_of(path: Path) -> str:
     """Return the hash that DVC gives a file."""
     with path.open("rb") as file:

@@ -17,8 +17,8 @@ from typing import Any
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.params.params_file import get_value
-from tuneline.paths import BASE_SOURCE, METRICS, PARAMS, PIPELINE, SOURCE
-from tuneline.repository.dvc import Lock, cached_files, is_intact, load_yaml, md5_of
+from tuneline.paths import BASE_SOURCE, METRICS, ONNX, PARAMS, SOURCE
+from tuneline.repository.dvc import Lock, cached_files, is_intact, md5_of
 from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
 from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.terminal import redacted, visible
@@ -194,38 +194,9 @@ def lock_at(root: Path, revision: str) -> Lock:
     return Lock(git(root, "show", f"{revision}:dvc.lock"))
 
 
-class ArtifactError(Exception):
-    """``dvc.yaml`` does not list an artifact."""
-
-
-def artifact_path(root: Path, name: str, commit: str | None = None) -> str:
-    """Return the path of an artifact in ``dvc.yaml`` of a commit, else of the working tree.
-
-    Raises:
-        ArtifactError: No artifact has that name.
-    """
-    text = ""
-    where = str(root)
-    if commit:
-        text = git(root, "show", f"{commit}:{PIPELINE}")
-        where = commit[:12]
-    elif (root / PIPELINE).exists():
-        text = (root / PIPELINE).read_text(encoding="utf-8")
-
-    pipeline = load_yaml(text) or {}
-    artifacts = pipeline.get("artifacts", {})
-    if name not in artifacts:
-        raise ArtifactError(f"dvc.yaml of {where} has no artifact {name!r}.")
-    return str(artifacts[name]["path"])
-
-
-def why_not_in_cache(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why DVC's cache does not have an artifact; ``None`` if it has all files, undamaged."""
-    try:
-        path = artifact_path(root, artifact, commit)
-    except ArtifactError as missing_artifact:
-        return str(missing_artifact)
-    for name, file in cached_files(root, lock_at(root, commit), path).items():
+def why_not_in_cache(root: Path, commit: str) -> str | None:
+    """Return why DVC's cache does not have the model of a commit; ``None`` if it has all files, undamaged."""
+    for name, file in cached_files(root, lock_at(root, commit), ONNX.as_posix()).items():
         if file is None:
             return "DVC's cache does not have its files"
         if not is_intact(file):

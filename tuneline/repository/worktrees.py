@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tuneline.paths import ONNX
 from tuneline.repository.dvc import (
     NoRemoteError,
     cached_files,
@@ -22,7 +23,7 @@ from tuneline.repository.dvc import (
     require_remote,
     share_settings,
 )
-from tuneline.repository.git import ArtifactError, GitError, artifact_path, lock_at, run_git
+from tuneline.repository.git import GitError, lock_at, run_git
 from tuneline.repository.programs import dvc_error, run_dvc, start_dvc
 from tuneline.runtime.disk_errors import explain_disk_errors
 from tuneline.runtime.errors import DataError
@@ -124,22 +125,18 @@ class RemoteUnknownError(Exception):
     """The DVC remote cannot be asked."""
 
 
-def why_not_in_dvc_remote(root: Path, artifact: str, commit: str) -> str | None:
-    """Return why the DVC remote does not have an artifact, as far as is known; ``None`` if it has it."""
+def why_not_in_dvc_remote(root: Path, commit: str) -> str | None:
+    """Return why the DVC remote does not have the model of a commit, as far as is known; else ``None``."""
+    path = ONNX.as_posix()
+    if lock_at(root, commit).out(path) is None:
+        return f"dvc.lock of {commit[:12]} does not list it"
     try:
         require_remote(root)
-        path = artifact_path(root, artifact, commit)
-        if lock_at(root, commit).out(path) is None:
-            return f"dvc.lock of {commit[:12]} does not list it"
         with at_commit(root, commit) as tree:
-            lacking = lacking_in_remote(tree, path)
-    except ArtifactError as problem:
-        return str(problem)
+            is_lacking = lacking_in_remote(tree, path)
     except (NoRemoteError, RemoteUnknownError) as problem:
         return f"the DVC remote cannot be asked ({problem})"
-    if lacking:
-        return "the DVC remote does not have its files"
-    return None
+    return "the DVC remote does not have its files" if is_lacking else None
 
 
 def lacking_in_remote(tree: Path, path: str) -> bool:

@@ -38,7 +38,7 @@ def shown(root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_gate_shows_what_the_year_has_used_up_on_all_splits(repository, monkeypatch):
     entries = judged(12, until=time.time())
     entries[3] = entries[3].model_copy(update={"outcome": "promoted"})
-    other = entries[0].model_copy(update={"rows_hash": "b" * 64, "split": "validation"})
+    other = entries[0].model_copy(update={"rows_hash": "b" * 64})
     remember(repository, [other, *entries])
     output = shown(repository, monkeypatch)
     assert "13 candidates have used up 0.0014 of 0.04; 1 of them are promoted. 0.039 is left" in output

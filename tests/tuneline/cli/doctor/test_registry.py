@@ -36,10 +36,10 @@ def template(tmp_path_factory, homes) -> Path:
     run(root, "git", "init", "--quiet", "--initial-branch=main")
     init_dvc(root)
     stage = (
-        "stages:\n  train:\n    cmd: mkdir model && cp seed model/model.onnx\n    deps: [seed]\n    outs:"
-        " [model]\n"
+        "stages:\n  train:\n    cmd: mkdir -p models/onnx && cp seed models/onnx/model.onnx\n"
+        "    deps: [seed]\n    outs: [models/onnx]\n"
     )
-    (root / "dvc.yaml").write_text(f"{stage}artifacts:\n  onnx: {{path: model}}\n")
+    (root / "dvc.yaml").write_text(f"{stage}artifacts:\n  onnx: {{path: models/onnx}}\n")
     for seed in ("1", "2"):
         (root / "seed").write_text(seed)
         run(root, "dvc", "repro", "--quiet")
@@ -69,7 +69,7 @@ def test_recommended_garbage_collection_keeps_every_registered_version(project):
     (project / "seed").write_text("3")
     run(project, "dvc", "repro", "--quiet")
     run(project, *shlex.split(command), "--force")
-    run(project, "dvc", "get", ".", "model", "--rev", "onnx@v0.1.0", "--out", "fetched")
+    run(project, "dvc", "get", ".", "models/onnx", "--rev", "onnx@v0.1.0", "--out", "fetched")
     assert (project / "fetched/model.onnx").read_text() == "1"
 
 

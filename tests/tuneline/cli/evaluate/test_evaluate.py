@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import stages.baseline.__main__
 import stages.evaluate.__main__
-from tests.dvc_files import init_dvc
+from tests.dvc_files import folder_hash, init_dvc
 from tests.exported_pipeline import published_pipeline
 from tests.params import change_params
 from tests.project import GIT_IDENTITY
@@ -25,7 +25,6 @@ from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli import app
 from tuneline.core.tables import write_numbers
 from tuneline.predict.model_choice import ModelChoice
-from tuneline.repository.dvc import folder_hash
 
 
 def run(*words: object) -> Result:
