@@ -6,14 +6,13 @@ No stage reads them: a stage reads ``params.yaml``. They stand here and not in `
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from tuneline.core.yaml_files import read_yaml
-from tuneline.params.loading import describe_error, require_mapping
+from tuneline.params.loading import validated
 from tuneline.params.section import Positive, PositiveFloat, Rate, Section
-from tuneline.runtime.errors import ParamsError
 
 SETTINGS = Path("conf/flows.yaml")
 
@@ -34,19 +33,10 @@ class StagePolicy(Section):
 
     retries: Count = 1
     """Attempts after a failure: a network can come back, and a training resumes from its checkpoint."""
-    retry_delay_seconds: list[Duration] = []
-    """Seconds before each retry. The last one repeats."""
+    retry_delay_seconds: Duration = 0
+    """Seconds before each retry."""
     timeout_minutes: PositiveFloat = 60
     """Minutes after which an attempt is ended."""
-
-    @property
-    def delays(self) -> list[float]:
-        """One delay for each retry, in seconds."""
-        delays = self.retry_delay_seconds[: self.retries]
-        if not delays:
-            delays = [0.0]
-        repeated = [delays[-1]] * (self.retries - len(delays))
-        return delays + repeated
 
 
 class Training(Section):
@@ -211,15 +201,6 @@ class Settings(Section):
             return self.stages[stage]
         return self.stages.get("default", StagePolicy())
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        for name, policy in self.stages.items():
-            if len(policy.retry_delay_seconds) > policy.retries:
-                raise ValueError(
-                    f"stages.{name}.retry_delay_seconds: more delays than retries ({policy.retries})"
-                )
-        return self
-
 
 def load_settings(root: Path) -> Settings:
     """Read the settings of a repository; defaults where the file has none, or if there is no file.
@@ -229,31 +210,6 @@ def load_settings(root: Path) -> Settings:
             the line, or lists all dotted keys.
     """
     path = root / SETTINGS
-    values = read_settings(root)
-    require_mapping(values, path, Settings)
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        hint = "The comments in the file say what each setting does."
-        raise ParamsError(describe_error(error, path, Settings), hint) from None
-
-
-def read_settings(root: Path) -> Any:
-    """Return the content of the file, unchecked; empty if there is no file, or nothing but comments in it.
-
-    Raises:
-        ParamsError: The file is not valid YAML.
-    """
-    path = root / SETTINGS
-    if not path.exists():
-        return {}
-    try:
-        values = read_yaml(path)
-    except ParamsError as error:
-        # The file of the clone and not of the commit that is trained: the worker pulls it when it starts.
-        hint = (
-            f"`git log -1 -- {SETTINGS}` names its last commit. Correct it in a new one, then `git pull"
-            f" --ff-only` in {root}."
-        )
-        raise ParamsError(error.problem, hint) from None
-    return {} if values is None else values
+    values = read_yaml(path) if path.exists() else None
+    hint = "The comments in the file say what each setting does."
+    return validated(Settings, {} if values is None else values, path, hint)

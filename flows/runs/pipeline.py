@@ -175,7 +175,7 @@ def stage_task(stage: str, policy: StagePolicy) -> Task[[Pipeline], State[Any] |
         name=stage,
         task_run_name=stage,
         retries=policy.retries,
-        retry_delay_seconds=policy.delays,
+        retry_delay_seconds=policy.retry_delay_seconds,
         retry_condition_fn=_may_succeed,
         timeout_seconds=policy.timeout_minutes * 60,
         **UNCACHED,

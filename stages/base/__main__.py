@@ -31,7 +31,7 @@ from tuneline.core.stage import run_stage
 from tuneline.core.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import Params
-from tuneline.params.loading import load_params, print_warnings
+from tuneline.params.loading import load_params, warn_of_learning_rate
 from tuneline.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import ParamsError
@@ -173,7 +173,7 @@ def main() -> None:
     """Read the parameters, and write ``models/base/``."""
     params = load_params()
     check_launch(params.train.launch)
-    print_warnings("base", params)
+    warn_of_learning_rate("base", params)
     with replace_directory(BASE) as folder:
         source = bring(params, folder)
         write_record(folder / BASE_RECORD.name, source)

@@ -46,7 +46,7 @@ from tuneline.model.architectures import read_base
 from tuneline.model.frozen_classifier import TrainedModel
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
-from tuneline.params.loading import load_params, print_warnings
+from tuneline.params.loading import load_params, warn_of_learning_rate
 from tuneline.paths import CLASSIFIER, METRICS, PLOTS, TOKENIZER, VALIDATION_PREDICTIONS
 from tuneline.predictions.files import clusters_of_split, write_predictions
 from tuneline.runtime.atomic_files import replace_directory
@@ -65,7 +65,7 @@ def main() -> Measurements:
     accelerator = create_accelerator(params)
     inputs = read_inputs(params.train)
     if accelerator.is_main_process:
-        print_warnings("train", params)
+        warn_of_learning_rate("train", params)
 
     if params.model.head == "frozen":
         usage = fit_head(params, inputs, accelerator)

@@ -60,9 +60,7 @@ def test_run_ends_as_a_commit_that_dvc_can_compare(run, served, toy):
 
 
 def test_failing_stage_fails_the_run_with_its_error(run, served, toy):
-    (toy.root / "conf" / "flows.yaml").write_text(
-        "stages: {data: {retries: 2, retry_delay_seconds: [0.5]}}\n"
-    )
+    (toy.root / "conf" / "flows.yaml").write_text("stages: {data: {retries: 2, retry_delay_seconds: 0.5}}\n")
     flow_run = run(overrides=["validate.fails=true"])
     assert flow_run.state.is_failed()
     assert "3 rows hold a label that has no name" in flow_run.state.message

@@ -61,8 +61,8 @@ def test_all_wrong_values_are_named_with_their_keys(refusal):
     )
     assert "has 4 errors" in message
     assert "promotion.min_gain: input should be a valid number, not 'high'" in message
-    assert "scoring.inbox: should be a path, not 3" in message
-    assert "retention: should be a mapping of keys, not None" in message
+    assert "scoring.inbox: input is not a valid path for" in message
+    assert "retention: input should be a valid dictionary or instance of Retention, not None" in message
     assert "lock_wait_seconds: input should be a valid number, not 'x'" in message
 
 

@@ -25,13 +25,11 @@ class EvaluateParams(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = [name.function for name in self.functions]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(
-                    f"metrics: two functions are named {name!r}, which is their key in"
-                    " metrics/evaluate.json; rename one"
-                )
+        names = {name.function for name in self.functions}
+        if len(names) < len(self.functions):
+            raise ValueError(
+                "metrics: two functions have one name, which is their key in metrics/evaluate.json"
+            )
         return self
 
 

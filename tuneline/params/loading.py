@@ -4,9 +4,9 @@ An error names the line, or the dotted key and for an unknown key the nearest kn
 """
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard, get_args, get_origin
+from typing import Any, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -18,6 +18,11 @@ from tuneline.params.section import check_functions
 from tuneline.paths import PARAMS, PIPELINE
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
+
+AnySection = TypeVar("AnySection", bound=BaseModel)
+
+FINE_TUNING_RATE = 2.0e-4
+"""Learning rate of AdamW above which fine-tuning usually destroys what an encoder has learned."""
 
 
 def load_params(path: Path = PARAMS) -> Params:
@@ -37,73 +42,41 @@ def load_params(path: Path = PARAMS) -> Params:
     return params
 
 
-def parse_params(values: Any, path: Path = PARAMS, given: Collection[str] = ()) -> Params:
-    """Check the contents of a parameter file.
+def parse_params(values: Any, path: Path = PARAMS) -> Params:
+    """Check the contents of a parameter file; ``path`` is the file, for messages.
 
     A key that is missing is an error, although it has a default in code: DVC sees only what the file says, so
     a later version with another default would change results without running a stage again.
 
-    Args:
-        values: The contents.
-        path: The file, for messages.
-        given: Dotted keys that the user of a command set. If all errors are in them, they are at fault, not
-            the file.
-
     Raises:
         ParamsError: A key is missing or unknown, or a value is invalid.
     """
-    require_mapping(values, path, Params)
-    problems = {key: f"{key}: missing" for key in missing_keys(values)}
-    try:
-        params = Params.model_validate(values)
-    except ValidationError as error:
-        for problem in error.errors():
-            problems[dotted_key(problem)] = describe_problem(problem)
-    if not problems:
-        return params
-
-    subject = "What was given" if problems.keys() <= set(given) else str(path)
-    hint = None
-    if any(": missing" in line for line in problems.values()):
+    params = validated(Params, values, path)
+    missing = [f"{key}: missing" for key in missing_keys(values)]
+    if missing:
         hint = "docs/parameters.md has the defaults. The file has every key, because DVC sees only the file."
-    raise ParamsError(_list_problems(subject, problems.values()), hint)
+        raise ParamsError(_list_problems(path, missing), hint)
+    return params
 
 
-def require_mapping(values: Any, path: Path, section: type[BaseModel]) -> None:
-    """Check that the content of a file is a mapping.
+def validated(section: type[AnySection], values: Any, path: Path, hint: str | None = None) -> AnySection:
+    """Return the content of a file as a section.
 
     Raises:
-        ParamsError: It is not; the message names keys that it should have.
+        ParamsError: The content is not valid. The message lists all errors, with the dotted keys.
     """
     if not isinstance(values, dict):
-        first_keys = ", ".join([key for key, _ in _fields(section)][:3])
-        raise ParamsError(
-            f"{path}: expected a mapping of sections ({first_keys}, ...), not {type(values).__name__}."
-        )
+        raise ParamsError(f"{path}: expected a mapping of sections, not {type(values).__name__}.")
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        lines = [describe_problem(problem, section) for problem in error.errors()]
+        raise ParamsError(_list_problems(path, lines), hint) from None
 
 
-def describe_error(error: ValidationError, path: Path, section: type[BaseModel]) -> str:
-    """Describe all errors of a file that is a section: one line for the file, and one for each error."""
-    lines = [describe_problem(problem, section) for problem in error.errors()]
-    return _list_problems(str(path), lines)
-
-
-def _list_problems(subject: str, lines: Collection[str]) -> str:
+def _list_problems(path: Path, lines: Sequence[str]) -> str:
     count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-    return "\n  ".join([f"{subject} has {count}:", *lines])
-
-
-def dotted_key(problem: ErrorDetails) -> str:
-    """Return the key of an error in its file, such as ``train.warmup_ratio``."""
-    return ".".join(map(str, problem["loc"]))
-
-
-PLAIN_MESSAGES = {
-    "model_type": "should be a mapping of keys",
-    "dict_type": "should be a mapping of keys",
-    "path_type": "should be a path",
-}
-"""Messages in place of pydantic's, which name classes of Python."""
+    return f"{path} has {count}:\n  " + "\n  ".join(lines)
 
 
 def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -> str:
@@ -113,7 +86,7 @@ def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -
         problem: The error, as pydantic describes it.
         section: What the whole file should be.
     """
-    key = dotted_key(problem)
+    key = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key{suggestion(key, list(known_keys(section, optional=True)))}"
     if problem["type"] == "missing":
@@ -122,46 +95,22 @@ def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -
         # Validators of a section name the key themselves, relative to the section.
         message = problem["msg"].removeprefix("Value error, ")
         return f"{key}.{message}" if key else message
-    message = PLAIN_MESSAGES.get(problem["type"], problem["msg"])
-    return f"{key}: {message[0].lower()}{message[1:]}, not {problem['input']!r}"
+    return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}, not {problem['input']!r}"
 
 
 def suggestion(key: str, keys: Sequence[str]) -> str:
-    """Return the end of a message about an unknown key: the nearest known key, or all keys of its section.
+    """Return the end of a message about an unknown key: the nearest known key.
+
+    That is a key of this name in another section, else the most similar one.
 
     Args:
         key: The unknown key.
         keys: All known keys. ``*`` in one stands for any index or name.
     """
-    section, _, name = key.rpartition(".")
-    siblings = [known for known in keys if _section_of(known, key) == section]
-    if not siblings:  # the section is misspelled, too
-        close = difflib.get_close_matches(key, keys, n=1)
-        if close:
-            return f"; did you mean {close[0]}?"
-        siblings = [known for known in keys if "." not in known]
-
-    for candidates in (siblings, keys):  # a key may be in the wrong section
-        for known in candidates:
-            words = known.rpartition(".")[2].split("_")
-            if len(words) > 1 and "".join(word[:1] for word in words) == name:  # lr: learning_rate
-                return f"; did you mean {known}?"
-        # reversed: of two keys with the same last part, the first one counts
-        by_name = {known.rpartition(".")[2]: known for known in reversed(candidates)}
-        close = difflib.get_close_matches(name, list(by_name), n=1)
-        if close:
-            return f"; did you mean {by_name[close[0]]}?"
-    names = ", ".join(sibling.rpartition(".")[2] for sibling in siblings)
-    return f"; known keys are {names}"
-
-
-def _section_of(known: str, key: str) -> str:
-    """Return the section of a known key, with the names of an unknown one in the place of ``*``."""
-    parts = known.split(".")[:-1]
-    names = key.split(".")[:-1]
-    if len(parts) == len(names):
-        parts = [name if part == "*" else part for part, name in zip(parts, names, strict=True)]
-    return ".".join(parts)
+    name = key.rpartition(".")[2]
+    nearest = [known for known in keys if known.rpartition(".")[2] == name]
+    nearest += difflib.get_close_matches(key, keys, n=1, cutoff=0.8)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bool = False) -> Iterator[str]:
@@ -171,7 +120,7 @@ def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bo
         section: The section, or what the whole file is.
         prefix: Dotted key of the section, with a dot at its end.
         optional: Also yield keys in sections that may be null, and in sections that are in a list or mapping,
-            with ``*`` for the index or name: ``stages.*``, ``stages.*.retries``.
+            with ``*`` for the index or name: ``stages.*.retries``.
     """
     for name, field in _fields(section):
         key = f"{prefix}{name}"
@@ -179,18 +128,10 @@ def known_keys(section: type[BaseModel] = Params, prefix: str = "", optional: bo
         if _is_section(field.annotation):
             yield from known_keys(field.annotation, f"{key}.", optional)
         elif optional:
-            yield from _optional_keys(field.annotation, key)
-
-
-def _optional_keys(annotation: Any, key: str) -> Iterator[str]:
-    """Yield the keys in sections that a parameter may have; of a list or mapping, the keys of its entries."""
-    if get_origin(annotation) in (list, dict):
-        key = f"{key}.*"
-    for argument in get_args(annotation):
-        if _is_section(argument):
-            if key.endswith(".*"):
-                yield key
-            yield from known_keys(argument, f"{key}.", optional=True)
+            if get_origin(field.annotation) in (list, dict):
+                key += ".*"
+            for argument in filter(_is_section, get_args(field.annotation)):
+                yield from known_keys(argument, f"{key}.", optional)
 
 
 def missing_keys(
@@ -203,7 +144,7 @@ def missing_keys(
     for key, field in _fields(section):
         if key not in values:
             yield f"{prefix}{key}"
-        elif _is_section(field.annotation) and isinstance(values[key], Mapping):
+        elif _is_section(field.annotation):
             yield from missing_keys(values[key], field.annotation, f"{prefix}{key}.")
 
 
@@ -233,30 +174,13 @@ def _is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-FINE_TUNING_RATE = 2.0e-4
-"""Learning rate of AdamW above which fine-tuning usually destroys what an encoder has learned."""
-
-
-def find_warnings(params: Params) -> list[str]:
-    """Return one line for each doubtful value."""
+def warn_of_learning_rate(stage: str, params: Params) -> None:
+    """Print a warning, with the name of the stage, of a learning rate that is too high for fine-tuning."""
     train = params.train
-    warnings = []
-    tuned = params.model.checkpoint is not None and params.model.head != "frozen"
-    if tuned and train.lora is None and train.learning_rate > FINE_TUNING_RATE:
-        warnings.append(
-            f"train.learning_rate: {train.learning_rate:g} suits training from scratch; fine-tuning a"
-            " checkpoint with it usually destroys what the checkpoint has learned. Published values are 1e-5"
-            " to 5e-5, for small models up to 1e-4."
+    is_tuned = params.model.checkpoint is not None and params.model.head != "frozen" and train.lora is None
+    if is_tuned and train.learning_rate > FINE_TUNING_RATE:
+        say(
+            f"{stage}: WARNING: train.learning_rate: {train.learning_rate:g} suits training from scratch;"
+            " fine-tuning a checkpoint with it usually destroys what the checkpoint has learned. Published"
+            " values are 1e-5 to 5e-5, for small models up to 1e-4."
         )
-    if params.model.checkpoint is None and train.lora is not None:
-        warnings.append(
-            "train.lora: model.checkpoint is null, and LoRA freezes the body of the new model, which is"
-            " random. Set train.lora to null, to train all weights, or model.checkpoint."
-        )
-    return warnings
-
-
-def print_warnings(stage: str, params: Params) -> None:
-    """Print the warnings, with the name of the stage."""
-    for warning in find_warnings(params):
-        say(f"{stage}: WARNING: {warning}")

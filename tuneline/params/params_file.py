@@ -93,7 +93,7 @@ def changed(path: Path, required: Changes) -> str:
         section[name] = _inline(value)
     text = io.StringIO()
     yaml.dump(values, text)
-    parse_params(YAML(typ="safe", pure=True).load(text.getvalue()), path, given=new)
+    parse_params(YAML(typ="safe", pure=True).load(text.getvalue()), path)
     return text.getvalue()
 
 

@@ -96,27 +96,13 @@ def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, p
 def _check_defined(parameter: str, name: FunctionName, root: Path) -> None:
     try:
         table = symtable.symtable((root / name.file).read_bytes(), str(name.file), "exec")  # type: ignore[arg-type]
-    except FileNotFoundError:
+    except (OSError, SyntaxError, ValueError) as error:  # ValueError: null bytes
         raise ParamsError(
-            f"{parameter}: {name.file} does not exist.",
-            "Write the function into that file, or correct the name.",
+            f"{parameter}: {name.file} cannot be read: {error}.", "Correct the file, or the name."
         ) from None
-    except (SyntaxError, ValueError) as error:  # ValueError: null bytes, which are in no line
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise ParamsError(
-            f"{parameter}: {name.file}{line} is not valid Python: {error.args[0]}.", "Correct the file."
-        ) from None
-
-    defined = set()
-    for symbol in table.get_symbols():
-        if symbol.is_assigned() or symbol.is_imported():
-            defined.add(symbol.get_name())
-    if name.function not in defined:
-        public = sorted(symbol_name for symbol_name in defined if not symbol_name.startswith("_"))
-        definitions = ", ".join(public) or "nothing"
-        raise ParamsError(
-            f"{parameter}: {name.file} has no function {name.function!r}.", f"It defines {definitions}."
-        )
+    if name.function not in table.get_identifiers():
+        names = ", ".join(sorted(table.get_identifiers())) or "nothing"
+        raise ParamsError(f"{parameter}: {name.file} has no function {name.function!r}.", f"It has {names}.")
 
 
 def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:

@@ -112,7 +112,7 @@ def _checked_trials(sweep: Sweep, params: Any) -> list[Trial]:
             for inner in sections:
                 section = section[inner]
             section[name] = value
-        parse_params(changed, given=values)
+        parse_params(changed)
         trials.append(Trial(values))
     return trials
 

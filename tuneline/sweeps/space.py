@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from tuneline.core.yaml_files import read_yaml
-from tuneline.params.loading import describe_error, known_keys, suggestion
+from tuneline.params.loading import known_keys, suggestion, validated
 from tuneline.params.params_file import write
 from tuneline.params.section import Positive, Section
 from tuneline.paths import FIRST_SWEEP
@@ -80,10 +80,7 @@ class Sweep(Section):
         if not path.is_file():
             files = ", ".join(map(str, sorted(FOLDER.glob("*.yaml")))) or "none; docs/sweeps.md describes one"
             raise ParamsError(f"{path} does not exist.", f"Sweeps in {FOLDER}: {files}.")
-        try:
-            sweep = cls.model_validate(read_yaml(path))
-        except ValidationError as error:
-            raise ParamsError(describe_error(error, path, cls)) from None
+        sweep = validated(cls, read_yaml(path), path)
         known = list(known_keys(optional=True))
         for key in sweep.parameters:
             if key not in known and not key.startswith("model.config."):

@@ -75,14 +75,14 @@ def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, r"train\.loss: project/losses\.py does not exist"),
+        ({}, r"train\.loss: project/losses\.py cannot be read: .*No such file"),
         (
             {"project/losses.py": "def focus(): ..."},
-            r"train\.loss: project/losses\.py has no function 'focal'(.|\n)*It defines focus\.",
+            r"train\.loss: project/losses\.py has no function 'focal'(.|\n)*It has focus\.",
         ),
         (
             {"project/losses.py": "x = 1\ndef focal(:"},
-            r"train\.loss: project/losses\.py, line 2 is not valid Python: invalid syntax",
+            r"train\.loss: project/losses\.py cannot be read: invalid syntax",
         ),
     ],
 )
