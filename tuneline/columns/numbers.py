@@ -3,17 +3,13 @@
 A comma before three digits can be either, so it is asked about; numbers with thousands or units are refused.
 """
 
-import itertools
 import re
 from collections import Counter
 from dataclasses import replace
 
-from tuneline.columns.profiles import Column, count_columns
+from tuneline.columns.profiles import Column
 from tuneline.columns.readings import IF_NAMED, LEAST_FIT, PLAIN, WEAK, LabelReading
-from tuneline.readers.label_values import MINUS, MISSING_NUMBERS, plain_text
-from tuneline.readers.rows import RowProblem
-from tuneline.readers.tables import Input, open_table
-from tuneline.sniffing.tables import SNIFFED_RECORDS
+from tuneline.readers.label_values import MINUS, MISSING_NUMBERS
 
 SIGN = rf"[+\-{MINUS}]?"
 NUMBERS = {
@@ -101,18 +97,3 @@ def _is_decimal(numbers: Counter[str], mark: str) -> bool:
 
 def _reading(column: Column, rank: int, trains: str, refused: str) -> LabelReading:
     return LabelReading((column.name,), column.name, "regression", rank, trains, refused=refused)
-
-
-def with_numbers_of(source: Input, column: str) -> Input:
-    """Return a file with the decimal mark of the first rows of a column.
-
-    Raises:
-        DataError: The file cannot be read, or lacks the column.
-    """
-    cells = []
-    with open_table(source) as table:
-        for _, row in itertools.islice(table.rows([column]), SNIFFED_RECORDS):
-            if not isinstance(row, RowProblem):
-                cells.append(plain_text(row[0]))
-    mark = decimal_mark(count_columns([column], [{column: cells}])[column])
-    return replace(source, layout=replace(source.layout, decimal=mark or source.layout.decimal))

@@ -119,14 +119,14 @@ class Column:
 def count_columns(
     names: Iterable[str], batches: Iterable[Mapping[str, Sequence[str | None]]]
 ) -> dict[str, Column]:
-    """Return the columns of a file by name, in the order in which they occur.
+    """Return the columns of a file by name.
 
     The sample is drawn by algorithm R (reservoir sampling); it is in no order, and the same for the same
     file.
 
     Args:
-        names: The columns that are known before the rows.
-        batches: The cells of some rows, by column. A column that a batch lacks is missing in its rows.
+        names: The columns.
+        batches: The cells of some rows, by column.
     """
     generator = random.Random(0)  # noqa: S311 - no secret depends on it
     columns = {name: Column(name) for name in names}
@@ -136,11 +136,8 @@ def count_columns(
         places = []
         for row in range(rows, rows + size):
             places.append(row if row < SAMPLE_ROWS else generator.randrange(row + 1))
-        for name in batch:
-            if name not in columns:
-                columns[name] = _without_values(name, rows)
         for name, column in columns.items():
-            for cell, place in zip(batch.get(name) or [None] * size, places, strict=True):
+            for cell, place in zip(batch[name], places, strict=True):
                 column.add(cell, place)
         rows += size
 
@@ -149,9 +146,3 @@ def count_columns(
             filled = [cell.strip() for cell in column.cells if cell and cell.strip()]
             column.values = Counter(cell.removeprefix(NESTED) or cell for cell in filled)
     return columns
-
-
-def _without_values(name: str, rows: int) -> Column:
-    """Return a column that no row has had yet."""
-    cells: list[str | None] = [None] * rows
-    return Column(name, rows=rows, cells=cells[:SAMPLE_ROWS], first=cells[:FIRST_ROWS])

@@ -21,6 +21,8 @@ from tuneline.tasks.task import UNLABELLED
 
 LONGEST_LABEL = 100
 """Characters of a part that can be a label."""
+MOST_LONG = 0.1
+"""Share of the cells with a longer part, up to which these are mistakes."""
 MOST_LABELS = 1000
 """Distinct parts; more are not labels."""
 SEPARATORS = ("><", ";", "|", "\n", "\t", ",", "/", "#", "&", "+", ":::", " ")
@@ -78,12 +80,9 @@ def _refused(column: Column, held: str, hint: str) -> LabelReading:
 def _lists(column: Column) -> list[LabelReading]:
     """Return the reading as lists of names."""
     parts = Parts("")
-    others = []
     for value, cells in column.values.items():
         names = _list_of(value)
-        if names is None:
-            others.append(value)
-        else:
+        if names is not None:
             parts.add(names, cells)
     labels = parts.labels
     if parts.cells < LEAST_FIT * column.counted or not labels or all(map(_is_fraction, labels)):
@@ -92,7 +91,7 @@ def _lists(column: Column) -> list[LabelReading]:
     if not recurs or max(map(len, labels)) > LONGEST_LABEL:
         return []
     sets = LabelSetsParams(layout="lists")
-    return [parts.reading(column, sets, PLAIN, ", in lists", is_clear=True, exceptions=others)]
+    return [parts.reading(column, sets, PLAIN, ", in lists", is_clear=True)]
 
 
 def _list_of(text: str) -> list[str] | None:
@@ -137,7 +136,7 @@ class Parts:
     labels: Counter[str] = field(default_factory=Counter)
     positions: dict[str, set[int]] = field(default_factory=dict)
     combinations: set[frozenset[str]] = field(default_factory=set)
-    too_long: list[str] = field(default_factory=list)
+    too_long: int = 0
 
     @classmethod
     def of(cls, values: Counter[str], separator: str) -> "Parts":
@@ -146,7 +145,7 @@ class Parts:
         for text, cells in values.items():
             parts = [part.strip() for part in separated(text, separator) if part.strip()]
             if parts and max(map(len, parts)) > LONGEST_LABEL:
-                counts.too_long.append(text)
+                counts.too_long += cells
             elif parts:
                 counts.add(parts, cells)
         return counts
@@ -178,34 +177,18 @@ class Parts:
     def can_be_labels(self) -> bool:
         """True if the parts are a few names that recur."""
         are_few = 1 < len(self.labels) <= MOST_LABELS and self.labels.total() >= 2 * len(self.labels)
-        are_short = len(self.too_long) <= 0.1 * (len(self.too_long) + self.cells)
+        are_short = self.too_long <= MOST_LONG * (self.too_long + self.cells)
         return self.several > 0 and are_few and are_short
 
     def reading(
-        self,
-        column: Column,
-        sets: LabelSetsParams,
-        rank: int,
-        how: str,
-        *,
-        is_clear: bool,
-        exceptions: Sequence[str],
+        self, column: Column, sets: LabelSetsParams, rank: int, how: str, *, is_clear: bool
     ) -> LabelReading:
         """Return the reading of the column, or its refusal where people labelled a text several times."""
         is_repeated = self.repeated > LEAST_REPEATED * self.several and self.separator != " "
         if is_repeated and len(self.labels) <= MOST_VOTED:
             return _refused(column, "labels of several people in a cell, some of them equal", ONE_CELL)
         trains = f"{len(self.labels)} labels, {self.labels.total() / max(self.cells, 1):.1f} per row{how}"
-        return LabelReading(
-            (column.name,),
-            column.name,
-            SET_TASK,
-            rank,
-            trains,
-            sets,
-            is_clear=is_clear,
-            exceptions=tuple(exceptions[:3]),
-        )
+        return LabelReading((column.name,), column.name, SET_TASK, rank, trains, sets, is_clear=is_clear)
 
 
 def _best_separated(column: Column) -> list[LabelReading]:
@@ -259,7 +242,7 @@ def separated_by(column: Column, separator: str) -> LabelReading:
     rank = PLAIN if parts.can_be_labels else IF_NAMED
     sets = LabelSetsParams(layout="separated", separator=separator)
     how = f", separated by {separator!r}"
-    return parts.reading(column, sets, rank, how, is_clear=is_clear, exceptions=parts.too_long)
+    return parts.reading(column, sets, rank, how, is_clear=is_clear)
 
 
 def indicator_reading(columns: Sequence[Column], *, named: bool = False) -> LabelReading | None:

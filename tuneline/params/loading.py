@@ -109,7 +109,7 @@ def suggestion(key: str, keys: Sequence[str]) -> str:
     """
     name = key.rpartition(".")[2]
     nearest = [known for known in keys if known.rpartition(".")[2] == name]
-    nearest += difflib.get_close_matches(key, keys, n=1, cutoff=0.8)
+    nearest += difflib.get_close_matches(key, keys, n=1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 

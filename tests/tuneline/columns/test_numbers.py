@@ -1,8 +1,7 @@
 import pytest
 
-from tuneline.columns.numbers import number_readings, with_numbers_of
+from tuneline.columns.numbers import number_readings
 from tuneline.columns.profiles import count_columns
-from tuneline.sniffing.files import sniff
 
 
 def readings_of(cells, mark=None):
@@ -56,13 +55,3 @@ def test_user_says_that_three_digits_are_decimals():
 )
 def test_codes_and_dates_are_no_numbers(cells):
     assert readings_of(cells) == []
-
-
-@pytest.mark.parametrize(
-    ("numbers", "decimal"),
-    [(("3,5", "4"), ","), (("3.5", "4"), "."), (("3,5", "", "-0,25"), ","), (("a", "4"), ".")],
-)
-def test_decimal_mark_of_a_file_is_that_of_its_numbers(numbers, decimal, tmp_path):
-    path = tmp_path / "numbers.csv"
-    path.write_text("text;score\n" + "".join(f"the parcel;{number}\n" for number in numbers))
-    assert with_numbers_of(sniff(path).settled(), "score").layout.decimal == decimal

@@ -5,7 +5,7 @@ The model is in a folder, or in a stage of the registry.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from rich.text import Text
 
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
-from tuneline.columns.numbers import with_numbers_of
 from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.keys import metric_names
 from tuneline.evaluation.slices import label_slices, length_slices
@@ -132,11 +131,12 @@ def read_labelled(
     *,
     encoding: str | None = None,
     sets: LabelSetsParams | None = None,
+    decimal: str = ".",
 ) -> LabelledFile:
     """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
     ``texts`` and ``label`` are columns; the encoding is detected by default. ``sets`` is how labels are
-    written that are sets of names.
+    written that are sets of names, and ``decimal`` is before the decimals of numbers.
 
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
@@ -145,8 +145,7 @@ def read_labelled(
     # columns
     columns = LabelledColumns(tuple(texts), label, task, policy=policy, sets=sets)
     source = sniffed_input(path, columns.names, encoding=encoding)
-    if not task.has_classes:
-        source = with_numbers_of(source, label)
+    source = replace(source, layout=replace(source.layout, decimal=decimal))
 
     # rows
     bad = BadRows(str(path), source.unit, policy, printed=True)

@@ -3,15 +3,12 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.terminal import say
-
-if TYPE_CHECKING:
-    from tuneline.cli.init.planning import Plan
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
@@ -75,9 +72,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.console import Console
     from tuneline.cli.init import display
     from tuneline.cli.init.checkpoints import open_checkpoint
-    from tuneline.cli.init.placement import paths_for_dvc
+    from tuneline.cli.init.placement import add_to_dvc, paths_for_dvc
     from tuneline.cli.init.planning import make_plan, plan_params
-    from tuneline.cli.init.recipe import propose
+    from tuneline.cli.init.recipe import propose, write_sweep
     from tuneline.cli.init.rows import read_files
     from tuneline.columns.readings import UserChoices
     from tuneline.params import params_file
@@ -130,25 +127,14 @@ def command(  # noqa: PLR0917 - typer calls it by name
     # files
     if changes or plan.placement.copies or to_add:
         confirm(plan.placement.replaced, yes=yes, force=force)
-        write_plan(plan, content)
+        # The files first: after an interruption in between, params.yaml still names files that exist.
+        plan.placement.write()
+        params_file.write(PARAMS, content)
+        add_to_dvc(to_add)
+        sweep = write_sweep(plan, load_params())
+        if sweep:
+            say(f"init: wrote {sweep}: nine variants of this training, compared by `tuneline sweep {sweep}`")
     display.show_next_steps(plan, written=bool(changes))
-
-
-def write_plan(plan: "Plan", content: str) -> None:
-    """Write the copies of the files, ``params.yaml`` and a first sweep; add the files to DVC."""
-    from tuneline.cli.init.placement import add_to_dvc, paths_for_dvc
-    from tuneline.cli.init.recipe import write_sweep
-    from tuneline.params import params_file
-    from tuneline.params.loading import load_params
-    from tuneline.paths import PARAMS
-
-    # The files first: after an interruption in between, params.yaml still names files that exist.
-    plan.placement.write()
-    params_file.write(PARAMS, content)
-    add_to_dvc(paths_for_dvc(plan.placement, content))
-    sweep = write_sweep(plan, load_params())
-    if sweep:
-        say(f"init: wrote {sweep}: nine variants of this training, compared by `tuneline sweep {sweep}`")
 
 
 def confirm(replaced: list[Path], *, yes: bool, force: bool) -> None:

@@ -14,14 +14,13 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from tuneline.paths import SOURCE, SPLITS
-from tuneline.readers.formats import ENDINGS, FORMAT_OF_SUFFIX, suffix_of
+from tuneline.readers.formats import FORMAT_OF_SUFFIX, suffix_of
 from tuneline.readers.tables import Layout
 from tuneline.repository.git import file_of_dvc, missing, named
 from tuneline.repository.programs import run_dvc
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import say
-from tuneline.runtime.wording import listed
 
 ALIASES = {
     "train": {"train", "training"},
@@ -116,27 +115,14 @@ def place(
     Files that are in ``data/source/`` stay in place if no name is given.
 
     Raises:
-        DataError: The name is not a plain folder name, the folder has another file for the same split, or a
-            copy would replace a file of the user, one of ``originals``.
+        DataError: The name is not a plain folder name, or a copy would replace a file of the user, one of
+            ``originals``.
     """
     suffix = layout.format.suffixes[0]
     if files["train"].name.lower().endswith(".gz"):
         suffix += ".gz"
     placement = None if name else _in_place(files, suffix)
-    if placement is None:
-        placement = _copies(files, originals, suffix, name)
-
-    # Another file of the same split, such as train.csv beside train.parquet, would leave the choice open.
-    for split, spec in placement.specs.items():
-        own = placement.file(split)
-        rivals = [spec + ending for ending in ENDINGS if own.name != spec + ending]
-        rivals = [name for name in rivals if own.with_name(name).exists()]
-        if rivals:
-            problem = (
-                f"{placement.folder} has {listed(rivals)} too, so the file of {split} would not be clear."
-            )
-            raise DataError(problem, "Remove or rename it, or choose another folder: --name NAME")
-    return placement
+    return placement or _copies(files, originals, suffix, name)
 
 
 def _copies(files: Mapping[str, Path], originals: Sequence[Path], suffix: str, name: str | None) -> Placement:

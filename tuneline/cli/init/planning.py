@@ -135,14 +135,11 @@ def plan_division(
         now: The division that is kept, where the user said nothing else.
 
     Raises:
-        DataError: A column that the user named is missing, both are named, or nothing is divided.
+        DataError: A column that the user named is missing, or nothing is divided.
     """
     by, by_time = choices.by, choices.by_time
     if by is not None and by_time is not None:
-        raise DataError(
-            "--by and --by-time contradict each other: rows of one value can be of any time.",
-            "Leave out one of them.",
-        )
+        raise DataError("--by and --by-time contradict each other.", "Leave out one of them.")
     named = by or by_time
     if named is not None:
         check_columns(list(columns), [named], "The train file")

@@ -147,7 +147,13 @@ def check_evaluation(path: Path, made: Plan, rows: list[dict]) -> None:
         names.update(label if isinstance(label, list) else [str(label)])
     task = TASKS[decision.task].of_outputs(sorted(names))
     evaluated = read_labelled(
-        path, decision.text_columns, decision.label_column, task, EVERY_ROW, sets=decision.sets
+        path,
+        decision.text_columns,
+        decision.label_column,
+        task,
+        EVERY_ROW,
+        sets=decision.sets,
+        decimal=decision.reading.decimal,
     )
     usable = [row for row in rows if row[LABEL] is not None and row["text_0"]]
     assert evaluated.texts[decision.text_columns[0]].to_pylist() == [row["text_0"] for row in usable]
