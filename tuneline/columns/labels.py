@@ -1,7 +1,6 @@
 """The choice of the label: every reading of every column, in ranks, and the question between equal ones."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -122,7 +121,6 @@ def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[Label
             readings.append(indicators)
             if indicators.rank <= KNOWN_NAME:
                 members.update(indicators.columns)
-    series = Counter(NUMBERED_NAME.sub("", column.key) for column in columns)
     for column in columns:
         is_label = column.key in ONLY_LABEL_NAMES
         if column.name in members and not is_label:
@@ -138,12 +136,23 @@ def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[Label
             continue
         for reading in found:
             if reading.coverage >= LEAST_COVERAGE or column.key in LABEL_NAMES:
-                ranked = _ranked_by_name(reading, column.key)
-                if series[NUMBERED_NAME.sub("", column.key)] > 1:
-                    # of several people, or some labels each
-                    ranked = replace(ranked, rank=max(ranked.rank, WEAK))
-                readings.append(ranked)
+                rank = _rank(reading, column.key)
+                if _is_one_of_several(column, columns):
+                    rank = max(rank, WEAK)
+                readings.append(replace(reading, rank=rank))
     return readings
+
+
+def _is_one_of_several(column: Column, columns: Sequence[Column]) -> bool:
+    """Return True if another column, whose name differs by its number, has some of the names in this one.
+
+    They are of several people, or have some labels each.
+    """
+    if column.is_numeric:
+        return False
+    stem = NUMBERED_NAME.sub("", column.key)
+    others = [other for other in columns if NUMBERED_NAME.sub("", other.key) == stem and other is not column]
+    return any(other.values.keys() & column.values.keys() for other in others)
 
 
 def _why_no_label(column: Column) -> str:
@@ -159,11 +168,12 @@ def _why_no_label(column: Column) -> str:
     return ""
 
 
-def _ranked_by_name(reading: LabelReading, key: str) -> LabelReading:
+def _rank(reading: LabelReading, key: str) -> int:
+    """Return the rank of the reading of a column of this name."""
     is_set_name = key in SET_NAMES and reading.sets is not None
-    if reading.rank == IF_NAMED or not (key in LABEL_NAMES or key in ONLY_LABEL_NAMES or is_set_name):
-        return reading
-    return replace(reading, rank=BY_NAME if key in ONLY_LABEL_NAMES else KNOWN_NAME)
+    if reading.rank == IF_NAMED or not (key in LABEL_NAMES or is_set_name):
+        return reading.rank
+    return BY_NAME if key in ONLY_LABEL_NAMES else KNOWN_NAME
 
 
 def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
