@@ -133,8 +133,8 @@ def check_label_params(params: TrainParams, task: Task) -> None:
     unknown = set(weights) - set(task.names) if isinstance(weights, dict) else set()
     if unknown:
         raise ParamsError(
-            f"train.class_weights: {min(unknown)!r} is not a {task.class_term}.",
-            f"The {task.class_terms} are {', '.join(task.names)}.",
+            f"train.class_weights: {min(unknown)!r} is not a class.",
+            f"The classes are {', '.join(task.names)}.",
         )
     if isinstance(task, Multilabel) and weights is not None and params.loss is not None:
         raise ParamsError(

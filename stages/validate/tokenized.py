@@ -204,7 +204,7 @@ def whole_lengths(
     contents = []
     for name in text_columns:
         texts = [text or "" for text in raw.take(rows, [name])[name].to_pylist()]
-        contents.append(measure_texts(counting, texts, str(tokenizer), None).tokens)
+        contents.append(measure_texts(counting, texts, str(tokenizer)))
     special_tokens = counting.num_special_tokens_to_add(is_pair=len(text_columns) > 1)
     return TextLengths.of_texts(contents, special_tokens)
 

@@ -75,7 +75,7 @@ def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] |
     for label in np.flatnonzero(np.minimum(with_label, without_label) >= FEWEST_OF_LABEL):
         own = _fitted_temperature(_two_classes(logits[:, label]), has_label[:, label], surplus)
         temperatures[label] = own
-    return task.with_temperatures(temperatures)
+    return replace(task, temperatures=tuple(temperatures.tolist()))
 
 
 def spaced_rows(rows: NDArray[np.int64]) -> NDArray[np.int64]:

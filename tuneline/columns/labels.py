@@ -101,14 +101,12 @@ def choose_label(columns: Sequence[Column], choices: UserChoices) -> LabelReadin
 def _question(readings: Sequence[LabelReading]) -> str:
     """Return what is not plain."""
     first = readings[0]
-    places = list(dict.fromkeys(listed(reading.columns, 3) for reading in readings))
+    places = dict.fromkeys(reading.place for reading in readings)
     if len(places) > 1:
         return f"Several columns can be the label: {'; '.join(places)}"
     if len(readings) > 1:
         return f"{first.place} can be read in several ways"
-    if first.coverage < LEAST_COVERAGE:
-        return f"{first.place}: {1 - first.coverage:.0%} of the rows have no label, and would be left out"
-    return f"No column is plainly the label. {first.place} can be"
+    return f"{first.place} is not plainly the label: {first.coverage:.0%} of the rows have a value"
 
 
 def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[LabelReading]:

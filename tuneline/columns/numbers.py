@@ -73,7 +73,7 @@ def number_readings(column: Column, named_mark: str | None = None) -> list[Label
     if mark == ",":
         words += ", with decimal commas"
     if missing:
-        words += f"; missing where it says {next(iter(missing))!r}, in {missing.total():,} rows"
+        words += f"; missing where it says {next(iter(missing))!r}"
     others = Counter(column.values) - missing - numbers
     refused = ""
     if mark != named_mark and not _is_decimal(numbers, mark):

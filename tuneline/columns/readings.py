@@ -105,7 +105,6 @@ class UserChoices:
     task: TaskKind | None = None
     separator: str | None = None
     decimal: str | None = None
-    encoding: str | None = None
     by: str | None = None
     by_time: str | None = None
     name: str | None = None

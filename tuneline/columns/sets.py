@@ -39,7 +39,7 @@ RICH = 3
 """Distinct cells per word from which words can be labels, separated by spaces."""
 LEAST_COMBINATIONS = 3
 """Distinct sets of several parts from which a separator is clear: one or two can be names."""
-ALWAYS_TWO = 0.95
+ALWAYS_TWO = 0.9
 """Share of the cells with two parts, from which they are a number and its decimals."""
 VECTOR = re.compile(r"[\[(]?\s*[01](?:[\s,;]*[01]){2,}\s*[\])]?")
 """A 0 or 1 for each label."""
@@ -214,22 +214,9 @@ def _can_separate(column: Column, parts: Parts) -> bool:
     if all(map(str.isdecimal, parts.labels)) and separator not in SEPARATORS_OF_NUMBERS:
         return False
     if separator == decimal_mark(column):
-        return parts.mixing >= CLEAR_MIXING and _are_ids(column, separator)
+        return parts.mixing >= CLEAR_MIXING and parts.several <= ALWAYS_TWO * parts.cells
     is_frequent = separator in STRONG_SEPARATORS or parts.several >= LEAST_SEVERAL * parts.cells
     return is_frequent and parts.mixing >= LEAST_MIXING and not all(map(_is_fraction, parts.labels))
-
-
-def _are_ids(column: Column, separator: str) -> bool:
-    """Return True if ``4,27`` can be two ids: decimals are in nearly all cells, or begin with 0."""
-    alone = several = 0
-    for value, cells in column.values.items():
-        first, *later = value.split(separator)
-        if any(part.startswith("0") and len(part) > 1 for part in later):
-            return False
-        if first.isdecimal():
-            several += cells * bool(later)
-            alone += cells * (not later)
-    return several <= ALWAYS_TWO * (several + alone)
 
 
 def separated_by(column: Column, separator: str) -> LabelReading:

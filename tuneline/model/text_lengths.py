@@ -111,40 +111,20 @@ class TextLengths:
         )
 
 
-@dataclass(frozen=True)
-class TextTokens:
-    """Tokens of the texts of one column, without special tokens.
-
-    Attributes:
-        tokens: Tokens of each text, of shape ``(texts,)``.
-        unknown: Tokens of all texts that the vocabulary does not have.
-    """
-
-    tokens: NDArray[np.int64]
-    unknown: int
-
-
-def measure_texts(
-    tokenizer: Tokenizer, texts: Sequence[str], name: str, unknown_id: int | None
-) -> TextTokens:
-    """Count the tokens of texts, with few of them in memory.
+def measure_texts(tokenizer: Tokenizer, texts: Sequence[str], name: str) -> NDArray[np.int64]:
+    """Return the number of tokens of each text, without special tokens, with few of them in memory.
 
     Args:
         tokenizer: A Rust tokenizer without truncation and padding.
         texts: Texts of one column.
         name: The file of the tokenizer, for the message.
-        unknown_id: Id of the unknown token, if it has one.
 
     Raises:
         EncodingError: The tokenizer fails on a text.
     """
     special_tokens = tokenizer.num_special_tokens_to_add(is_pair=False)
-    if unknown_id is None:
-        unknown_id = -1  # which no token has
     lengths: list[int] = []
-    unknown = 0
     for start in range(0, len(texts), MEASURED_AT_A_TIME):
         for encoding in encode_batch(tokenizer, list(texts[start : start + MEASURED_AT_A_TIME]), name):
             lengths.append(len(encoding) - special_tokens)
-            unknown += encoding.ids.count(unknown_id)
-    return TextTokens(np.array(lengths, dtype=np.int64), unknown)
+    return np.array(lengths, dtype=np.int64)

@@ -70,11 +70,6 @@ class Params(Section):
             functions.append(("evaluate.metrics", name))
         return functions
 
-    @property
-    def _answers_by_maximum(self) -> bool:
-        """True if the answer for a document is the maximum of the logits of its windows."""
-        return self.tokenize.long_text == "windows" and self.tokenize.windows.answer == "max"
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.train.keep == "best" and self.evaluate.split == "validation":
@@ -84,7 +79,8 @@ class Params(Section):
                 " test: 0})"
             )
 
-        if self.model.head is not None and self._answers_by_maximum:
+        answers_by_maximum = self.tokenize.long_text == "windows" and self.tokenize.windows.answer == "max"
+        if self.model.head is not None and answers_by_maximum:
             raise ValueError(
                 f"tokenize.windows.answer: 'max' does not fit model.head: {self.model.head!r}, whose linear"
                 " model is fitted to the mean of the vectors of a document's windows; set the answer to mean,"

@@ -247,8 +247,6 @@ class DataParams(Section):
             )
         if self.task == "regression":
             raise ValueError("label_names: a regression has no classes")
-        if len(names) < 2 or "" in names:
-            raise ValueError("label_names: must list at least two classes, each with a non-empty name")
         _refuse_twice("label_names", names)
 
     def _check_columns(self) -> None:

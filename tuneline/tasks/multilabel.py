@@ -52,8 +52,6 @@ class Multilabel(NamedClasses):
     temperatures: tuple[float, ...] = field(default=(), compare=False)
 
     kind: ClassVar[TaskKind] = "multilabel"
-    class_term: ClassVar[str] = "label"
-    class_terms: ClassVar[str] = "labels"
     one_class: ClassVar[bool] = False
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int8)
     prediction_column: ClassVar[str] = "labels"
@@ -85,10 +83,6 @@ class Multilabel(NamedClasses):
             temperatures = decisions["temperatures"]
             task = replace(task, temperatures=tuple(temperatures[name] for name in self.names))
         return task
-
-    def with_temperatures(self, temperatures: NDArray[np.float64]) -> Self:
-        """Return the task with these temperatures, which change no decision."""
-        return replace(self, temperatures=tuple(temperatures.tolist()))
 
     @property
     def scales(self) -> NDArray[np.float64]:

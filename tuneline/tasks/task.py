@@ -42,10 +42,6 @@ class NamedClasses:
     names: tuple[str, ...]
     """The names in the order of their ids."""
 
-    class_term: ClassVar[str] = "class"
-    """What messages call a name."""
-    class_terms: ClassVar[str] = "classes"
-    """What messages call several names."""
     has_classes: ClassVar[bool] = True
     """True if labels are classes, False if they are numbers, which have an order."""
 

@@ -7,7 +7,6 @@ from tuneline.model.text_lengths import TextLengths, measure_texts
 
 MAX_LENGTH = 20
 STRIDE = 5
-UNKNOWN = 1
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def texts_of_words(counts):
 
 def measured(tokenizer_file, columns):
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    contents = [measure_texts(tokenizer, column, "it", UNKNOWN).tokens for column in columns]
+    contents = [measure_texts(tokenizer, column, "it") for column in columns]
     return TextLengths.of_texts(contents, 1 + len(columns))
 
 

@@ -72,23 +72,9 @@ def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
         load(evaluate={"metrics": [text]})
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({}, r"train\.loss: project/losses\.py cannot be read: .*No such file"),
-        (
-            {"project/losses.py": "def focus(): ..."},
-            r"train\.loss: project/losses\.py has no function 'focal'(.|\n)*It has focus\.",
-        ),
-        (
-            {"project/losses.py": "x = 1\ndef focal(:"},
-            r"train\.loss: project/losses\.py cannot be read: invalid syntax",
-        ),
-    ],
-)
-def test_missing_function_is_named_before_any_code_runs(load, files, message):
-    with pytest.raises(ParamsError, match=message):
-        load(files, train={"loss": "project/losses.py:focal"})
+def test_missing_file_is_named_before_any_code_runs(load):
+    with pytest.raises(ParamsError, match=r"train\.loss: project/losses\.py does not exist"):
+        load({}, train={"loss": "project/losses.py:focal"})
 
 
 def test_file_that_its_stage_does_not_list_is_refused_with_the_line_to_add(load):

@@ -14,9 +14,7 @@ from tuneline.runtime.terminal import say
 def command(  # noqa: PLR0917 - typer calls it by name
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv, or their folder"
-        ),
+        typer.Argument(metavar="FILE...", help="One file, or train.csv, validation.csv and test.csv"),
     ],
     checkpoint: Annotated[
         str | None, typer.Option(metavar="NAME", help="To fine-tune: name on the hub, or models/source/NAME")
@@ -99,7 +97,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         task=task,
         separator=separator and separator.replace("\\n", "\n").replace("\\t", "\t"),
         decimal=decimal,
-        encoding=encoding,
         by=by,
         by_time=by_time,
         name=name,

@@ -40,12 +40,10 @@ class Lengths:
     Attributes:
         rows: Lengths of the rows of a sample.
         limit: Tokens that the model takes; ``None`` if it has no limit.
-        unknown: Share of the tokens that the vocabulary does not have.
     """
 
     rows: TextLengths
     limit: int | None
-    unknown: float = 0.0
 
     @property
     def max_length(self) -> int:
@@ -61,14 +59,13 @@ class Lengths:
 
     @property
     def description(self) -> str:
-        """How many rows are longer than a model input, and quantiles, in one line."""
+        """How many rows are longer than a model input, in one line."""
         tokens = self.rows.tokens
         longer = float(np.mean(tokens > self.max_length))
-        median, ninety = (int(np.quantile(tokens, part, method="inverted_cdf")) for part in (0.5, 0.9))
         taken = " (the model takes no more)" if self.limit == self.max_length else ""
         return (
             f"max_length {self.max_length}: {longer:.1%} of rows are longer{taken}; tokens per row: median"
-            f" {median}, 90% at most {ninety}, longest {int(tokens.max())}"
+            f" {np.median(tokens):.0f}, longest {tokens.max()}"
         )
 
 
@@ -123,19 +120,16 @@ class Checkpoint:
 
         # tokens of each text column, without the rows that have no text
         rows = [row for row in zip(*columns, strict=True) if any(text and text.strip() for text in row)]
-        unknown = 0
         contents = []
         for texts in zip(*rows, strict=True):
-            measured = measure_texts(backend, [text or "" for text in texts], name, tokenizer.unk_token_id)
-            contents.append(measured.tokens)
-            unknown += measured.unknown
+            contents.append(measure_texts(backend, [text or "" for text in texts], name))
         special_tokens = backend.num_special_tokens_to_add(is_pair=len(columns) > 1)
         lengths = TextLengths.of_texts(contents, special_tokens)
 
         # the smaller limit of tokenizer and model; some state none
         limits = [checkpoint_limit(self.folder), token_limit(self.config)]
         limit = min((limit for limit in limits if limit is not None), default=None)
-        return Lengths(lengths, limit, unknown / max(int(lengths.tokens.sum()), 1))
+        return Lengths(lengths, limit)
 
 
 def open_checkpoint(name: str, revision: str | None) -> Checkpoint:

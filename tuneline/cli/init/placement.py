@@ -14,7 +14,6 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from tuneline.paths import SOURCE, SPLITS
-from tuneline.readers.formats import FORMAT_OF_SUFFIX, suffix_of
 from tuneline.readers.tables import Layout
 from tuneline.repository.git import file_of_dvc, missing, named
 from tuneline.repository.programs import run_dvc
@@ -66,22 +65,6 @@ class Placement:
         for target, source in self.copies.items():
             with replace_file(target) as partial:
                 shutil.copyfile(source, partial)
-
-
-def files_in(paths: Sequence[Path]) -> Sequence[Path]:
-    """Return the files; of a single folder, the files with a known suffix. Refuse a folder without any."""
-    if len(paths) != 1 or not paths[0].is_dir():
-        return paths
-    files = []
-    for path in sorted(paths[0].iterdir()):
-        if suffix_of(path.name) in FORMAT_OF_SUFFIX and not path.name.startswith(".") and not path.is_dir():
-            files.append(path)
-    if not files:
-        raise DataError(
-            f"{paths[0]} has no file with one of the suffixes {', '.join(FORMAT_OF_SUFFIX)}.",
-            "Name a file, or another folder.",
-        )
-    return files
 
 
 def by_split(paths: Sequence[Path]) -> dict[str, Path]:

@@ -35,8 +35,8 @@ LEAST_ROWS = {"test": 300, "validation": 150}
 LARGEST_FRACTION = {"test": 0.3, "validation": 0.15}
 FEWEST_MATES, MOST_MATES = 1.5, 50
 """Mean rows of a value, of a column such as a customer's: fewer are an id, more are a category."""
-MOST_CONTRADICTING = 0.1
-"""Share of the rows whose text has another label, too, from which these are not mistakes."""
+MOST_CONTRADICTING = 0.05
+"""Share of the rows whose text has another label in an earlier row, from which these are not mistakes."""
 RARE = 0.4
 """Share of its even share of the rows below which a class is rare: 20 % of the rows with two classes."""
 RARE_CLASSES = 0.1
@@ -194,12 +194,10 @@ def _ask_about_repeated_texts(
     """
     if choices.task is not None or decision.task != "classification":
         return
-    labels_of: dict[tuple[str | None, ...], Counter[str | None]] = {}
     texts = [columns[name].cells for name in decision.text_columns]
-    for text, label in zip(zip(*texts, strict=True), columns[decision.label_column].cells, strict=True):
-        labels_of.setdefault(text, Counter())[label] += 1
-    contradicting = sum(labels.total() for labels in labels_of.values() if len(labels) > 1)
-    if contradicting > MOST_CONTRADICTING * sum(labels.total() for labels in labels_of.values()):
+    rows = list(zip(*texts, columns[decision.label_column].cells, strict=True))
+    contradicting = len(set(rows)) - len({row[:-1] for row in rows})
+    if contradicting > MOST_CONTRADICTING * len(rows):
         question = (
             "Many texts are in several rows with different labels. If these are all labels of the text, write"
             " it once, with all in one cell: a; b. If they are of several people, write the label of most"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.cli.init.checkpoints import MULTILINGUAL, Checkpoint, Lengths, suggested_for
+from tuneline.cli.init.checkpoints import Checkpoint, Lengths, suggested_for
 from tuneline.cli.init.planning import Plan, is_current
 from tuneline.core.launch import AUTO, CPU
 from tuneline.model.text_lengths import TextLengths
@@ -143,12 +143,6 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         **long_texts,
     }
     reasons = [f"checkpoint: {checkpoint.description}", lengths.description, *long_reasons]
-    if lengths.unknown > params.validate_.unknown_rate:
-        reasons.append(
-            f"! {lengths.unknown:.0%} of the tokens are unknown to this checkpoint, so the data checks will"
-            " fail: it was made for other languages. Take a multilingual checkpoint, such as --checkpoint"
-            f" {MULTILINGUAL}"
-        )
     reasons += [
         (
             "model.head auto: a linear model on the frozen checkpoint is fitted, too; validation decides"
@@ -185,8 +179,6 @@ def _kept_weights(plan: Plan, params: Params) -> tuple[str, float, str]:
     kind = TASKS[plan.decision.task]
     smoothing = params.train.label_smoothing if kind.has_classes else 0.0
     if rows >= FEW_TO_CHOOSE_BY:
-        if params.train.keep == "last" and smoothing == SMOOTHING:
-            smoothing = 0.0  # an earlier proposal for few rows
         return "best", smoothing, f"best weights by validation ({rows:,} rows)"
     reason = f"last weights: {rows:,} rows of validation are too few to choose among the epochs"
     if kind.one_class:  # of labels, half of the share would be more than the frequency of most

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tuneline.cli.init.placement import by_split, files_in
+from tuneline.cli.init.placement import by_split
 from tuneline.columns.choice import ColumnChoice
 from tuneline.columns.profiles import NESTED, Column, count_columns
 from tuneline.params.data import DataParams, SplitParams
@@ -56,7 +56,7 @@ def read_files(
     """Read the file of each split, all of them with or all without a header, and of one layout.
 
     Args:
-        paths: The files, or their folder.
+        paths: The files.
         header: True if the first line names the columns, as the user says; ``None`` to take what is detected.
         encoding: Their encoding; ``None`` to take what is detected.
         current: The current parameters, which may allow more bad rows.
@@ -66,7 +66,7 @@ def read_files(
         DataError: The files have different layouts, or cannot be read.
     """
     sniffed = {}
-    for split, path in by_split(files_in(paths)).items():
+    for split, path in by_split(paths).items():
         sniffed[split] = sniff(path, encoding=encoding, header=header)
     clear = [file.header for file in sniffed.values() if file.is_clear]
     if not clear:

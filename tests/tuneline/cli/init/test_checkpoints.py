@@ -28,13 +28,6 @@ def test_lengths_count_special_tokens_and_both_texts_of_a_pair(checkpoint):
     assert pair.limit == 64
 
 
-def test_unknown_tokens_of_the_sample_are_counted(checkpoint):
-    """The vocabulary of the checkpoint has the letters of English only."""
-    opened = open_checkpoint(checkpoint, None)
-    assert opened.measure([["a b"]]).unknown == 0
-    assert opened.measure([["a 한국어 ไทย"]]).unknown == pytest.approx(2 / 5)
-
-
 @pytest.mark.parametrize(
     ("tokens", "limit", "expected"),
     [

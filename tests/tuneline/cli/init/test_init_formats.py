@@ -15,7 +15,7 @@ def init(*words):
 
 @pytest.mark.real_data
 def test_mrpc_is_recognised_and_copied_unchanged(project, shared):
-    done = init(shared / "data/mrpc", "--force")
+    done = init(*sorted((shared / "data/mrpc").glob("*.tsv")), "--force", "--name", "mrpc")
     assert done.exit_code == 0, done.output
     data = load_params().data
     assert data.split is None

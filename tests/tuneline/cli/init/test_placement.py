@@ -49,7 +49,7 @@ def test_rows_without_labels_stay_in_a_folder_of_originals(init, folder, tickets
     """A command that wrote what it would train on deleted all others: of 320 rows, 195 were left."""
     tickets.rename(folder / "train.csv")
     (folder / "test.csv").write_text(UNLABELLED)
-    done = init(folder)
+    done = init(folder / "train.csv", folder / "test.csv")
     assert done.exit_code == 0, done.output
     assert {path.name for path in folder.iterdir()} == {"train.csv", "test.csv"}
 

@@ -72,12 +72,6 @@ def test_wider_models_get_lower_learning_rates(plan, opened, width, rate):
     assert values["train.learning_rate"] == rate
 
 
-@pytest.mark.parametrize(("unknown", "named"), [(0.01, False), (0.2, True)])
-def test_checkpoint_of_another_language_is_named(plan, opened, unknown, named):
-    _, reasons = fine_tuning(opened, replace(lengths(30), unknown=unknown), plan, load_params())
-    assert any("Take a multilingual checkpoint" in reason for reason in reasons) == named
-
-
 @pytest.mark.parametrize(("tokens", "size"), [(256, 16), (512, 8), (8192, 1)])
 def test_micro_batches_of_long_texts_have_fewer_rows(plan, opened, tokens, size):
     opened = replace(opened, config={"hidden_size": 768, "num_hidden_layers": 12})
