@@ -34,7 +34,6 @@ from tuneline.repository.git import (
     COMMIT,
     EVALUATED,
     commit_of,
-    is_of_this_result,
     lock_at,
     outdated,
     registered,
@@ -65,11 +64,10 @@ def _baseline_titles() -> dict[str, str]:
 
 BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", INDEPENDENT_ROWS: "Independent rows"}
 """Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
-REPORT_PAGE = "reports/index.html"
 PATHS = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
-    "report": REPORT_PAGE,
+    "report": "reports/index.html",
     "model card": "reports/model_card.md",
     "data checks": "reports/checks/index.html",
     "predictions": "reports/predictions.parquet",
@@ -132,7 +130,7 @@ def show_project(console: Console, root: Path) -> None:
         console.print(Text(f"{finding}\n"))
 
     # facts
-    _print_facts(console, provenance(root, lock) | _paths(root, lock, run))
+    _print_facts(console, provenance(root, lock) | _paths(root, run))
 
     # what to do
     steps = next_steps(run)
@@ -144,13 +142,9 @@ def show_project(console: Console, root: Path) -> None:
         load_params(root / PARAMS)  # last: what the file was when the pipeline ran is in dvc.lock
 
 
-def _paths(root: Path, lock: Lock, run: RunFacts) -> dict[str, str]:
-    """Return the paths of the files that are here, and which of them are of another result."""
+def _paths(root: Path, run: RunFacts) -> dict[str, str]:
+    """Return the paths of the files that are here, and if the ONNX models are of another one."""
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
-    if (root / REPORT_PAGE).exists() and not is_of_this_result(root, lock, root / REPORT_PAGE):
-        for name in ("report", "model card"):
-            if name in paths:
-                paths[name] += " is of another result: run `tuneline report`"
     if is_stale(root, run.compared) and "ONNX" in paths:
         paths["ONNX"] += " is of another model: run `dvc repro`"
     return paths

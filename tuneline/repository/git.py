@@ -4,7 +4,6 @@ And what is wrong in a working tree: metrics of another run, and data and weight
 nor DVC has.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -17,7 +16,7 @@ from typing import Any
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.params.params_file import get_value
-from tuneline.paths import BASE_SOURCE, METRICS, ONNX, PARAMS, SOURCE
+from tuneline.paths import BASE_SOURCE, ONNX, PARAMS, SOURCE
 from tuneline.repository.dvc import Lock, cached_files, is_intact, md5_of
 from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
 from tuneline.runtime.errors import ParamsError, StageError
@@ -270,27 +269,9 @@ def registered(root: Path, version: str, commit: Commit) -> list[str]:
     return sorted(versions) + sorted(stages)
 
 
-MARK = "tuneline-result"
-"""Name of the ``meta`` element of the page with the key of the result that it shows."""
 MOST_KEYS = 5
 RESULT_SECTIONS = ("data", "tokenize", "model", "train", "evaluate")
 """Sections of ``params.yaml`` that make a result another one; ``seed`` is a value of its own."""
-
-
-def result_key(root: Path, lock: Lock) -> str:
-    """Return a key of what a page shows: the model in ``dvc.lock``, and the metrics in the working tree."""
-    # Not the whole ``dvc.lock``: it also has the stage that writes the page.
-    digest = hashlib.sha256(str(lock.out(CLASSIFIER_PATH)).encode())
-    for stage in ("train", "evaluate", "compare"):
-        path = root / METRICS / f"{stage}.json"
-        digest.update(path.read_bytes() if path.exists() else b"-")
-    return digest.hexdigest()
-
-
-def is_of_this_result(root: Path, lock: Lock, page: Path) -> bool:
-    """Return True if a page shows the present result."""
-    meta = f'<meta name="{MARK}" content="{result_key(root, lock)}">'
-    return meta in page.read_text(encoding="utf-8", errors="replace")
 
 
 def outdated(root: Path, lock: Lock) -> str | None:

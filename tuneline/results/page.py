@@ -32,7 +32,6 @@ from tuneline.repository.git import (
     git,
     outdated,
     registered,
-    result_key,
 )
 from tuneline.results.figures import draw_abstention, draw_figures
 from tuneline.results.predictions import (
@@ -96,7 +95,6 @@ def read_report(root: Path) -> dict[str, Any]:
         "figures": figures,
         "provenance": read_provenance(root, lock, with_export=not export_is_stale),
         "commit_command": COMMIT,
-        "key": result_key(root, lock),
         "outdated": outdated(root, lock),
     }
     return report | _read_predictions(root, params)

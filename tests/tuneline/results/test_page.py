@@ -186,18 +186,6 @@ def shown():
     return CliRunner(env={"COLUMNS": "300"}).invoke(app, ["show"]).output
 
 
-def test_page_of_another_model_is_told_by_show(project):
-    write_page()
-    assert "another result" not in shown()
-    metrics = json.loads((project.root / "metrics/evaluate.json").read_text())
-    project.write("metrics/evaluate.json", {**metrics, "accuracy": 0.123})
-    assert "reports/index.html is of another result: run `tuneline report`" in shown()
-    write_page()
-    assert "another result" not in shown()
-    project.lock(seed=7)
-    assert "reports/model_card.md is of another result" in shown()
-
-
 @pytest.mark.parametrize(
     ("evaluate", "words"),
     [
