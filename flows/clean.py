@@ -154,7 +154,8 @@ def clean_cache(repository: Repository, settings: Settings) -> str:
         command = ["gc", "--force", "--workspace", "--all-branches", "--all-tags", "--all-experiments"]
         projects = [str(repository.state / name) for name in abandoned(repository)]
         if projects:
-            command += ["--projects", *projects]
+            command.append("--projects")
+            command += projects
         pipeline = Pipeline(Programs(root, "clean", locks=[lock]), log_line, settings.lock_wait_seconds)
         metrics = _metrics_of_run_cache(root)
         printed = pipeline.dvc(*command, what="Collecting DVC's cache")

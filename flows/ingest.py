@@ -104,7 +104,8 @@ def _ingest(repository: Repository, settings: Settings, folder: Path, *, push: b
                 message = f"The data checks refused {message}; nothing was committed."
                 text = "\n".join(errors)
                 _send("refused", f"{message}\n{text}", checks=errors)
-                return ended(message, [text, *refused])
+                refused.insert(0, text)
+                return ended(message, refused)
             commit = commit_rows(pipeline, repository, new, tracked, push=push)
             fast_forward(repository, branch, commit, push=push)
             message = f"{new.counts['new']:,} rows to {branch}, commit {commit[:12]}: {message}"
@@ -179,7 +180,8 @@ def commit_rows(
 def list_conflicts(new: NewRows, text_columns: list[str], path: Path) -> None:
     """Write a table of the rows that contradict the data."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    header = ("row", "label", "label_in_data", *text_columns)
+    header = ["row", "label", "label_in_data"]
+    header += text_columns
     with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

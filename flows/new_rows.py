@@ -221,8 +221,10 @@ class Harvester:
                     is_new.append(kind == "new")
                     if kind == "conflicting" and len(conflicts) + len(result.conflicts) < LISTED:
                         in_data = self._labels.get(key, new.get(key))
-                        texts = [column[row].as_py() for column in complete.columns[: len(columns.texts)]]
-                        conflicts.append((places[row], _shown(labels[row]), _shown(in_data), *texts))
+                        conflict = [places[row], _shown(labels[row]), _shown(in_data)]
+                        for column in complete.columns[: len(columns.texts)]:
+                            conflict.append(column[row].as_py())
+                        conflicts.append(tuple(conflict))
 
                 # In the order of the schema; the position is left out.
                 *read, label, _position = complete.columns

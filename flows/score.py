@@ -81,7 +81,8 @@ class Scorer:
         # Texts are copied into the predictions, because the drift counts them.
         kept = list(dict.fromkeys(self.text_columns + self.scoring.keep))
         command = [sys.executable, "-P", "-m", "tuneline.predict.batch", str(incoming.path), str(predictions)]
-        command += [str(self.model), str(self.scoring.max_bad_share), *kept]
+        command += [str(self.model), str(self.scoring.max_bad_share)]
+        command += kept
         try:
             self.programs.run(command, f"Scoring {incoming.name}", self.on_line)
             self._write(incoming, predictions, kept)

@@ -146,7 +146,8 @@ def _run(
 
     with machine_training_lock(settings.training.one_per) as machine:
         # Programs inherit the locks: the next training starts when the last of them has ended.
-        locks = [checkout.lock, *machine.descriptors]
+        locks = [checkout.lock]
+        locks += machine.descriptors
         programs = Programs(checkout.path, checkout.name, locks=locks)
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         for stage in prepare(pipeline, registry).stages:

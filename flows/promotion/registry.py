@@ -49,8 +49,9 @@ class Registry:
 
     def tags(self) -> RegistryTags:
         """Return the tags of this clone."""
-        patterns = [f"refs/tags/{ARTIFACT}@*", f"refs/tags/{ARTIFACT}#*"]
-        printed = self.repository.git("for-each-ref", f"--format={TAG_FORMAT}", *patterns)
+        versions = f"refs/tags/{ARTIFACT}@*"
+        stages = f"refs/tags/{ARTIFACT}#*"
+        printed = self.repository.git("for-each-ref", f"--format={TAG_FORMAT}", versions, stages)
         return RegistryTags.parse(printed).get(ARTIFACT) or RegistryTags(ARTIFACT, ())
 
     def production(self) -> Version | None:

@@ -81,7 +81,8 @@ class ProgramError(Exception):
             how = f"was ended by {signal.Signals(-code).name}"
         else:
             how = f"ended with exit code {code}"
-        lines = [f"{what} {how}.", *last]
+        lines = [f"{what} {how}."]
+        lines += last
         super().__init__(visible("\n".join(lines)))
         self.what = what
         self.code = code

@@ -80,7 +80,8 @@ def deploy(env: Mapping[str, str]) -> None:
 
 def _run_prefect(arguments: list[str], env: Mapping[str, str]) -> None:
     """Run a command of Prefect; exit with its output if it fails."""
-    command = [sys.executable, "-m", "prefect", *arguments]
+    command = [sys.executable, "-m", "prefect"]
+    command += arguments
     process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(visible(process.stdout + process.stderr))

@@ -45,9 +45,8 @@ def add_worktree(root: Path, path: Path, commit: str) -> None:
     """
     try:
         with explain_disk_errors(path):
-            # twice: also where git was killed while it created the tree
-            force = ("--force", "--force")
-            run_git(root, "worktree", "add", "--quiet", *force, "--detach", str(path), commit)
+            # --force twice: also where git was killed while it created the tree
+            run_git(root, "worktree", "add", "--force", "--force", "--detach", str(path), commit)
             share_settings(root, path)
     except BaseException:
         remove_worktree(root, path)
