@@ -57,4 +57,4 @@ def test_invalid_profile_is_refused_with_a_hint(text, tmp_path):
     path.write_text(text)
     with pytest.raises(DataError, match=r"profile\.json: ") as error:
         Profile.read(path, FETCH_REFERENCE)
-    assert "python -m flows.promotion reference" in str(error.value)
+    assert FETCH_REFERENCE in str(error.value)
