@@ -1,8 +1,5 @@
-"""Many files in one process: each ends with the status of ``tuneline predict``, and no file ends the
-others."""
+"""The process of flow ``score``: a file has a result, or a status that says whose fault it is."""
 
-import json
-import os
 import sys
 
 import pyarrow.parquet as pq
@@ -18,43 +15,29 @@ def classification(tmp_path_factory):
     return published(tmp_path_factory, "classification")
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    """Predicts files, and returns the output lines, standard error among them."""
-
-    def run(model, *paths) -> list[str]:
-        options = {
-            "model": str(model),
-            "folder": str(tmp_path / "out"),
-            "keep": ["subject"],
-            "max_bad_share": 0.0,
-        }
-        monkeypatch.setattr(sys, "argv", ["batch", json.dumps(options), *map(str, paths)])
-        monkeypatch.setattr(sys, "stderr", sys.stdout)
+@pytest.mark.parametrize(
+    ("name", "content", "status"),
+    [
+        ("good.jsonl", PAIR.encode() * 3, 0),
+        ("bad.jsonl", b'{"subject": "the parcel"}\n', 65),
+        ("damaged.parquet", b"PAR1", 65),
+        ("gone.jsonl", None, 1),
+    ],
+)
+def test_file_has_a_result_or_a_status(
+    classification, tmp_path, monkeypatch, capsys, *, name, content, status
+):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    output = tmp_path / "out.parquet"
+    words = [tmp_path / name, output, classification / "models/onnx", 0.0, "subject"]
+    monkeypatch.setattr(sys, "argv", ["batch", *map(str, words)])
+    if status:
+        with pytest.raises(SystemExit) as ended:
+            batch.main()
+        assert ended.value.code == status
+        assert capsys.readouterr().err.startswith("tuneline predict: ")
+        assert not output.exists()
+    else:
         batch.main()
-        return capfd.readouterr().out.splitlines()
-
-    return run
-
-
-def test_bad_files_stop_no_other_and_end_with_their_own_status(classification, tmp_path, run):
-    good, bad, damaged, other = (
-        tmp_path / name for name in ("good.jsonl", "bad.jsonl", "x.parquet", os.fsdecode(b"caf\xe9.jsonl"))
-    )
-    for path in (good, other):
-        path.write_text(PAIR * 3)
-    bad.write_text('{"subject": "the parcel"}\n')
-    damaged.write_bytes(b"PAR1")
-    lines = run(classification / "models/onnx", good, bad, damaged, tmp_path / "gone.jsonl", other)
-    statuses = {1: 0, 2: 65, 3: 65, 4: 1, 5: 0}
-    markers = [
-        line
-        for number, status in statuses.items()
-        for line in (f"file {number} begins", f"file {number} ends with status {status}")
-    ]
-    assert [line for line in lines if line in markers] == markers
-    start, end = lines.index("file 2 begins"), lines.index("file 2 ends with status 65")
-    assert lines[start + 1].startswith("tuneline predict: ")
-    assert "no column 'body'" in "".join(lines[start:end])
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1.parquet", "5.parquet"]
-    assert pq.read_table(tmp_path / "out/5.parquet").column_names[:3] == ["row", "subject", "label"]
+        assert pq.read_table(output).column_names[:3] == ["row", "subject", "label"]
