@@ -141,11 +141,8 @@ def check_tables(data: DerivedData) -> CheckResults:
         if outcome.check.metric and outcome.crashed is None:
             metrics[f"{outcome.table.split}_{outcome.check.metric}"] = outcome.measurement
     checked = {outcome.check.key for outcome in outcomes}
-    stops = [entry.stops for entry in entries]
     record = Checks(
-        passed=not any(stops),
-        errors=sum(stops),
-        warnings=sum(entry.status != "passed" for entry in entries) - sum(stops),
+        passed=not any(entry.stops for entry in entries),
         not_run=[check for check in CHECK_TABLE if check not in checked],
         raw_sha256={
             split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS
@@ -177,7 +174,7 @@ def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinitio
     suite = gx.ExpectationSuite(f"{table.kind}-{table.split}", expectations=[one for _, one in expected])
     names = set()
     for _, expectation in expected:
-        names |= {value for key, value in dict(expectation).items() if key.startswith("column")}
+        names.update(checked_columns(dict(expectation)))
 
     rows: Counter[str] = Counter()
     failing: dict[str, list[RowNumbers]] = defaultdict(list)
@@ -260,12 +257,14 @@ def _entry(outcome: CheckOutcome, data: DerivedData) -> CheckEntry:
     )
 
 
+def checked_columns(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the columns in the arguments of an expectation."""
+    return [value for key, value in arguments.items() if key.startswith("column")]
+
+
 def shown_columns(outcome: CheckOutcome) -> list[str]:
     """Return the columns that show why a row violates a check."""
-    columns = [value for key, value in outcome.arguments.items() if key.startswith("column")]
-    if outcome.check.relation:
-        return list(outcome.check.shows)
-    return list(outcome.check.shows) or columns
+    return list(outcome.check.shows) or checked_columns(outcome.arguments)
 
 
 def has_texts(outcome: CheckOutcome, raw: Mapping[str, RawSplit]) -> bool:

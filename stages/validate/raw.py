@@ -73,7 +73,10 @@ def load_columns(folder: Path, split: SplitReader) -> Columns:
     for path in split.paths:
         with np.load(folder / f"{path.stem}.npz") as arrays:
             parts.append(dict(arrays))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    columns = {}
+    for name in parts[0]:
+        columns[name] = np.concatenate([part[name] for part in parts])
+    return columns
 
 
 def save_arrays(path: Path, arrays: Columns) -> None:

@@ -96,11 +96,16 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     # files and their schemas
     text_columns = params.data.text_columns
     vocabulary = Vocabulary.read(folders.tokenizer, len(text_columns))
-    raw_files = {split: SplitReader.open(folders.raw, split, "download") for split in SPLITS}
-    tokenized_files = {split: SplitReader.open(folders.tokenized, split, "tokenize") for split in SPLITS}
+    raw_files = {}
+    tokenized_files = {}
+    for split in SPLITS:
+        raw_files[split] = SplitReader.open(folders.raw, split, "download")
+        tokenized_files[split] = SplitReader.open(folders.tokenized, split, "tokenize")
     labels = _train_labels(params, raw_files["train"])
     raw_expected = raw_schema(text_columns, labels)
-    answer = params.tokenize.windows.answer if params.tokenize.long_text == "windows" else None
+    answer = None
+    if params.tokenize.long_text == "windows":
+        answer = params.tokenize.windows.answer
     tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels, answer)
 
     # columns of the splits that can be read
@@ -132,14 +137,16 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
 
     # tables of rows
     phase("near-duplicates")
-    words = [current.words() for current in raw.values()]
-    keys = [current.columns["unordered_key"] for current in raw.values()]
-    near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicate_similarity)
-    origins = [similar_rows.origin for similar_rows in near_duplicates]
+    words = []
+    keys = []
     groups = []
     for split, current in raw.items():
+        words.append(current.words())
+        keys.append(current.columns["unordered_key"])
         path = folders.groups / f"{split}.parquet"
         groups.append(read_numbers(path, GROUP_COLUMN, current.rows, made_by="download"))
+    near_duplicates = find_near_duplicates(words, keys, params.validate_.near_duplicate_similarity)
+    origins = [similar_rows.origin for similar_rows in near_duplicates]
     data.clusters.update(zip(raw, cluster_splits(keys, origins, groups), strict=True))
     for split, similar_rows in zip(raw, near_duplicates, strict=True):
         data.tables.append(_raw_table(data, split, similar_rows))
@@ -315,8 +322,8 @@ def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Fin
         _add_drift(data, found, "length_drift", [distance_of(lengths, train.characters)])
 
     # compared with the promoted data
-    promoted = data.promoted.splits.get(split) if data.promoted is not None else None
-    if data.promoted is not None and promoted is not None:
+    if data.promoted is not None and split in data.promoted.splits:
+        promoted = data.promoted.splits[split]
         measured["promoted_rows"] = current.rows / max(promoted.rows, 1)
         coverage = current.vocabulary.coverage(promoted.words.word_keys)
         measured["promoted_vocabulary"] = coverage / max(promoted.words.known, 1e-9)
@@ -332,12 +339,12 @@ def _add_drift(data: DerivedData, found: Findings, check: str, distances: list[D
     significance = data.params.validate_.drift.significance
     position = most_drifted(distances, significance)
     value, p_value = distances[position]
-    is_significant = p_value <= significance
-    found.columns[check] = value if is_significant else 0.0
+    found.columns[check] = value
     words = f"population stability index {value:.4g}"
     if len(distances) > 1:
         words = f"label {data.labels.class_names[position]!r}, {words}"
-    if not is_significant:
+    if p_value > significance:
+        found.columns[check] = 0.0
         words += ", not significant"
     found.words[check] = words
 

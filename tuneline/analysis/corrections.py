@@ -17,7 +17,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.paths import CORRECTIONS, SPLITS
+from tuneline.paths import CORRECTIONS
 from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.locks import locked
@@ -110,10 +110,8 @@ def corrections_locked(folder: Path = CORRECTIONS) -> Iterator[None]:
 
 
 def _read_labels(path: Path) -> pa.Table:
-    """Read the label corrections; refuse one that changes nothing, or a second one of the same row."""
+    """Read the label corrections; refuse a second one of the same row."""
     table = _read(path, LABEL_SCHEMA)
-    unchanged = pc.equal(table["before"], table["after"])
-    _refuse(path, table, "after", unchanged, "the same as before", hint="Remove the line.")
 
     rows = table.group_by([KEY, "before"]).aggregate([("after", "count_distinct")])
     repeated = rows.filter(pc.greater(rows["after_count_distinct"], 1))
@@ -146,8 +144,6 @@ def _read(path: Path, schema: pa.Schema) -> pa.Table:
         )
     bad = pc.invert(pc.match_substring_regex(table[KEY], _HEX))
     _refuse(path, table, KEY, bad, "not a hash of 32 hexadecimal digits", hint=restore)
-    unknown = pc.invert(pc.is_in(table["split"], value_set=pa.array(["", *SPLITS])))
-    _refuse(path, table, "split", unknown, f"none of {', '.join(SPLITS)}", hint=restore)
     return table.cast(schema).combine_chunks()
 
 

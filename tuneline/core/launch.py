@@ -57,7 +57,9 @@ def check_launch(name: str) -> None:
     Raises:
         ParamsError: The configuration does not exist, or needs a GPU and there is none.
     """
-    reason = why_no_accelerator() if needs_gpu(name) else None
+    if not needs_gpu(name):
+        return
+    reason = why_no_accelerator()
     if reason is not None:
         raise ParamsError(
             f"train.launch: {launch_file(name)} needs a GPU, and there is none: {reason}.",
@@ -128,8 +130,10 @@ def find_devices() -> DeviceChoice:
     import torch
 
     if torch.cuda.is_available():
-        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        return DeviceChoice("cuda", torch.cuda.device_count(), "bf16" if has_bf16 else "fp16")
+        precision: MixedPrecision = "fp16"
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            precision = "bf16"
+        return DeviceChoice("cuda", torch.cuda.device_count(), precision)
     if torch.backends.mps.is_available():
         return DeviceChoice("mps", 1, "no")
     return _cpu("torch finds no GPU")

@@ -74,10 +74,6 @@ class Checks(Record):
 
     passed: bool
     """True if no check stops the pipeline."""
-    errors: int
-    """Number of results that stop the pipeline."""
-    warnings: int
-    """Number of failed results that do not."""
     not_run: Sequence[str]
     """Keys of checks that do not apply to this data."""
     raw_sha256: Mapping[str, str] = {}

@@ -116,7 +116,7 @@ def test_checks_json_is_strict_json(folder):
         raise AssertionError(constant)
 
     values = json.loads((folder / "checks.json").read_text(encoding="utf-8"), parse_constant=refuse)
-    assert (values["passed"], values["errors"], values["warnings"]) == (True, 0, 1)
+    assert values["passed"]
     (failed,) = [check for check in values["checks"] if check["status"] != "passed"]
     assert (failed["check"], failed["split"], failed["failing"], failed["rows"]) == (
         "control_characters",
