@@ -106,7 +106,9 @@ def _question(readings: Sequence[LabelReading]) -> str:
         return f"Several columns can be the label: {'; '.join(places)}"
     if len(readings) > 1:
         return f"{first.place} can be read in several ways"
-    return f"{first.place} is not plainly the label: {first.coverage:.0%} of the rows have a value"
+    if first.coverage < LEAST_COVERAGE:
+        return f"{first.place}: only {first.coverage:.0%} of the rows have a label"
+    return f"No column is plainly the label. {first.place} can be"
 
 
 def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[LabelReading]:

@@ -36,7 +36,7 @@ LARGEST_FRACTION = {"test": 0.3, "validation": 0.15}
 FEWEST_MATES, MOST_MATES = 1.5, 50
 """Mean rows of a value, of a column such as a customer's: fewer are an id, more are a category."""
 MOST_CONTRADICTING = 0.05
-"""Share of the rows whose text has another label in an earlier row, from which these are not mistakes."""
+"""Share of different rows whose text has another label, too, from which these are not mistakes."""
 RARE = 0.4
 """Share of its even share of the rows below which a class is rare: 20 % of the rows with two classes."""
 RARE_CLASSES = 0.1
@@ -195,8 +195,8 @@ def _ask_about_repeated_texts(
     if choices.task is not None or decision.task != "classification":
         return
     texts = [columns[name].cells for name in decision.text_columns]
-    rows = list(zip(*texts, columns[decision.label_column].cells, strict=True))
-    contradicting = len(set(rows)) - len({row[:-1] for row in rows})
+    rows = set(zip(*texts, columns[decision.label_column].cells, strict=True))
+    contradicting = len(rows) - len({row[:-1] for row in rows})
     if contradicting > MOST_CONTRADICTING * len(rows):
         question = (
             "Many texts are in several rows with different labels. If these are all labels of the text, write"
