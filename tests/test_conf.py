@@ -3,12 +3,13 @@
 Tasks that a user adds are tested like the others.
 """
 
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dvc.utils.hydra import compose_and_dump
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -52,15 +53,21 @@ def test_task_is_valid_and_sets_every_key(task: str, root: Path):
     assert set(known_keys()) <= flat(values)
 
 
+COMPOSE = """
+import sys
+from dvc.utils.hydra import compose_and_dump
+compose_and_dump("params.yaml", sys.argv[1], None, "config", sys.argv[2], ["task=tickets", "seed=7"])
+"""
+
+
 def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
-    """Not from those of the installed version: a flow composes the parameters of another commit."""
+    """Not from those of the installed version."""
     project = Project.copy_to(tmp_path)
     code = tmp_path / "tuneline/params/train.py"
     code.write_text(code.read_text().replace("warmup_ratio: Fraction = 0.1", "warmup_ratio: Fraction = 0.75"))
     project.set_params({"train.warmup_ratio": 0.5})
-    compose_and_dump(
-        tmp_path / "params.yaml", str(tmp_path / "conf"), None, "config", "", ["task=tickets", "seed=7"]
-    )
+    folders = [str(tmp_path / "conf"), str(tmp_path / "tuneline/params")]
+    subprocess.run([sys.executable, "-c", COMPOSE, *folders], cwd=tmp_path, check=True)
     values = read_yaml(tmp_path / "params.yaml")
     assert (values["train"]["warmup_ratio"], values["seed"]) == (0.75, 7)
     parse_params(values)

@@ -1,11 +1,9 @@
 """Create work pool, deployments and automations on the server of ``PREFECT_API_URL``.
 
 ``python -m flows.server.deploy``, on any machine, and again after every change of ``prefect.yaml`` or
-``conf/notifications.yaml``, or of the address for messages. Work pools and deployments that a person paused
-stay paused.
+``conf/notifications.yaml``, or of the address for messages. What a person paused stays paused.
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -64,9 +62,7 @@ def deploy(env: Mapping[str, str]) -> None:
         if any(pool.name == POOL and pool.is_paused for pool in client.read_work_pools()):
             create_pool.append("--paused")
         for deployment in content["deployments"]:
-            name = f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}"
-            with contextlib.suppress(ObjectNotFound):
-                deployment["paused"] = client.read_deployment_by_name(name).paused
+            _keep_paused(deployment, client)
 
     with tempfile.TemporaryDirectory(prefix="tuneline-") as folder:
         file = Path(folder) / DEPLOYMENTS.name
@@ -85,6 +81,23 @@ def _run_prefect(arguments: list[str], env: Mapping[str, str]) -> None:
     process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(visible(process.stdout + process.stderr))
+
+
+def _keep_paused(deployment: dict[str, Any], client: SyncPrefectClient) -> None:
+    """Give a deployment the switches that it has on the server: Prefect makes them as the file has them."""
+    try:
+        name = f"{deployment['entrypoint'].rpartition(':')[2]}/{deployment['name']}"
+        on_server = client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return
+    deployment["paused"] = on_server.paused
+    if on_server.schedules and not any(schedule.active for schedule in on_server.schedules):
+        for schedule in deployment.get("schedules", []):
+            schedule["active"] = False
+    for trigger in deployment.get("triggers", []):
+        existing = client.read_automations_by_name(trigger["name"])
+        if existing:
+            trigger["enabled"] = all(automation.enabled for automation in existing)
 
 
 def apply_automations(client: SyncPrefectClient, entries: list[dict[str, Any]]) -> None:

@@ -131,6 +131,12 @@ class Metrics(Record):
         return cls.model_validate(numbers)
 
     @classmethod
+    def read_values(cls, path: Path) -> Mapping[str, float]:
+        """Return the metrics in a file, for a page; none if it is missing or invalid."""
+        metrics = cls.read_if_valid(path)
+        return metrics.values if metrics else {}
+
+    @classmethod
     def _hint(cls, source: Path | str) -> str:
         return f"Write it again: `dvc repro -f {Path(source).stem}`."
 

@@ -46,7 +46,7 @@ def save_address(served, url: str) -> None:
         block.save("people", overwrite=True)
 
 
-def test_what_is_paused_stays_paused_and_only_trainings_have_the_train_queue(served, deployed):
+def test_what_is_paused_stays_paused(served, deployed):
     save_address(served, "http://127.0.0.1:9")
     deploy(served.env)
     before = {one.name: one for one in served.client.read_deployments()}
@@ -58,7 +58,7 @@ def test_what_is_paused_stays_paused_and_only_trainings_have_the_train_queue(ser
         (automation,) = served.client.read_automations_by_name(name)
         served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": False})
 
-    deploy(served.env, "gpu")
+    deploy(served.env)
 
     after = {one.name: one for one in served.client.read_deployments()}
     assert [
@@ -68,9 +68,6 @@ def test_what_is_paused_stays_paused_and_only_trainings_have_the_train_queue(ser
     for name in AUTOMATIONS:
         assert [one.enabled for one in served.client.read_automations_by_name(name)] == [False]
     assert served.client.read_work_pool(POOL).is_paused
-    assert {name: one.work_queue_name for name, one in after.items()} == {
-        name: "gpu" if name.startswith("train-") else "cpu" for name in deployed
-    }
 
 
 @pytest.mark.promise("no-worker")

@@ -1,8 +1,7 @@
 """Gives Hydra the defaults of all parameters as ``/base``, from which the tasks in ``conf/task/`` start.
 
 Hydra imports what is in the folder ``hydra_plugins``; ``.dvc/config`` says where that is. The defaults are
-those of the code in this repository, not of an installed version: a flow composes the parameters of another
-commit in a checkout of it.
+those of the code in this repository, not of an installed version.
 """
 
 import sys
