@@ -14,6 +14,7 @@ from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_outputs
 from tuneline.model.frozen_classifier import TrainedModel, load_classifier
 from tuneline.model.tokenizer import load_tokenizer
+from tuneline.model.torch_threads import start_threads
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.runtime.terminal import progress
 from tuneline.tasks import Task
@@ -31,7 +32,7 @@ class Classifier:
     @classmethod
     def load(cls, folder: Path, labels: Task) -> "Classifier":
         """Load ``models/classifier``: safetensors only, no remote code, and with the labels of the data."""
-        torch.set_num_threads(threads())  # torch does not know the quota of a container
+        start_threads(threads())  # torch does not know the quota of a container
         disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             model = load_classifier(folder, "sdpa")

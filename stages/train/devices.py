@@ -17,6 +17,7 @@ from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 
 from tuneline.core.launch import launch_file, needs_gpu
+from tuneline.model.torch_threads import start_threads
 from tuneline.params import Params
 from tuneline.runtime.errors import ParamsError, StageError
 
@@ -54,6 +55,7 @@ def create_accelerator(params: Params) -> Accelerator:
         )
 
     # what accelerate leaves to set
+    start_threads(torch.get_num_threads())
     enable_fsdp_on_cpu(accelerator)
     if accelerator.device.type == "cuda":  # float32 products on tensor cores, with 10 bits of the mantissa
         torch.backends.cuda.matmul.allow_tf32 = True

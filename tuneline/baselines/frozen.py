@@ -53,8 +53,9 @@ class FrozenEncoder:
         from transformers.utils import logging
 
         from tuneline.core.machine import threads
+        from tuneline.model.torch_threads import start_threads
 
-        torch.set_num_threads(threads())  # torch does not know the quota of a container
+        start_threads(threads())  # torch does not know the quota of a container
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         logging.set_verbosity_error()  # type: ignore[no-untyped-call] # weights of a head are not used
         options = {"local_files_only": True, "trust_remote_code": False}
