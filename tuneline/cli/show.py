@@ -95,6 +95,8 @@ Gate = Annotated[
 def command(model: Model = None, against: Against = None, gate: Gate = False) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
+    if model is not None and (gate or against is not None):
+        raise StageError("--gate and --against are about this project. Leave MODEL out.")
     if gate:
         console.print(Text(gate_text(Path())))
         return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuneline.decisions.rule import AnswerRule
+from tuneline.decisions.rule import PLAIN, AnswerRule
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.usage import exported_file
 from tuneline.runtime.errors import StageError
@@ -72,19 +72,24 @@ class RequiredRisk:
     certainty: float
 
 
-def promised_rule(model: ExportedModel, file: Path, required: RequiredRisk | None) -> AnswerRule:
+def promised_rule(
+    model: ExportedModel, file: Path, required: RequiredRisk | None, *, plain: bool = False
+) -> AnswerRule:
     """Return the rule that keeps what is required, and print what it promises; else that of the model.
 
     Args:
         model: The model.
         file: Its file.
         required: What is required of its answers, if anything.
+        plain: True for the most probable class of each row, whatever errors cost.
 
     Raises:
         StageError: It cannot be promised, or the labels of the model are numbers.
     """
     if required is None:
-        return model.rule
+        return PLAIN if plain else model.rule
+    if plain:
+        raise StageError("--plain: every row gets an answer, and --risk leaves out some.")
     from tuneline.onnx.evidence_file import published_evidence
     from tuneline.promises.abstention import NoPromiseError, lowest_risk, promised_abstention
 

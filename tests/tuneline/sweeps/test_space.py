@@ -32,8 +32,8 @@ def test_without_trials_all_combinations_are_tried():
     ("content", "named"),
     [
         (
-            {"parameters": {"train.lr": {"choice": [1]}}},
-            "train.lr: unknown key; did you mean train.learning_rate",
+            {"parameters": {"train.learningrate": {"choice": [1]}}},
+            "train.learningrate: unknown key; did you mean train.learning_rate",
         ),
         ({"parameters": {"train.epochs": {"choice": [1]}}, "trails": 3}, "did you mean trials"),
         ({"parameters": {"train.epochs": {"low": 3, "high": 1}}, "trials": 3}, "low less than high"),

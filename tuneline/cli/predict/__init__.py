@@ -88,6 +88,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
         typer.Option(min=1, help="Threads of the model; default: all cores, shared by the workers"),
     ] = None,
     why: Annotated[bool, typer.Option("--why", help=WHY_HELP)] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="The most probable class of each row, whatever errors cost")
+    ] = False,
     risk: Risk = None,
     certainty: Certainty = CERTAINTY,
     engine: Annotated[
@@ -140,7 +143,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     required = None
     if risk is not None:
         required = RequiredRisk(risk, certainty)
-    rule = promised_rule(classifier, choice.file(), required)
+    rule = promised_rule(classifier, choice.file(), required, plain=plain)
     options = StreamOptions(batch_size, BadRowPolicy(max_bad_share, BAD_ROW_OPTION), rule, why)
     with refusing():
         inputs = [opened_input(source, texts, input_kind, encoding) for source in sources]

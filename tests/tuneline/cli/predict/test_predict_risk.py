@@ -84,7 +84,7 @@ def test_what_cannot_be_promised_is_refused_before_a_row_is_predicted(
     assert result.stdout == ""
 
 
-def test_costs_leave_rows_without_an_answer(predict, model):
+def test_costs_leave_rows_without_an_answer_unless_it_is_to_be_plain(predict, model):
     folder = model(1000, 0.5)
     record = json.loads((folder / "export.json").read_text())
     errors = {right: {answer: 1.0 for answer in QUEUES if answer != right} for right in QUEUES}
@@ -93,6 +93,11 @@ def test_costs_leave_rows_without_an_answer(predict, model):
     words = ("--input-format", "jsonl")
     heeded = lines_of(predict(*words, given=ROWS.encode(), model=folder).stdout)
     assert all(line["label"] is None and line["abstained"] for line in heeded)
+    plain = lines_of(predict("--plain", *words, given=ROWS.encode(), model=folder).stdout)
+    for line in plain:
+        assert line["label"] == max(line["probabilities"], key=line["probabilities"].get)
+        assert "abstained" not in line
+    assert predict("--plain", "--risk", "0.1", *words, given=b"", model=folder).exit_code == 1
 
 
 def test_evidence_of_another_model_is_refused(predict, model):
