@@ -164,9 +164,14 @@ class Harvester:
     def _files(self, split: str) -> list[Path]:
         """List the files of a split of the source: those that are named after it, then its batches."""
         folder = self._checkout / self._folder
-        single = [path for path in folder.glob(f"{split}.*") if path.name[len(split) :].lower() in ENDINGS]
-        batches = [path for path in (folder / split).glob("[!.]*") if path.name.lower().endswith(ENDINGS)]
-        return sorted(single) + sorted(batches)
+        files = []
+        for path in sorted(folder.glob(f"{split}.*")):
+            if path.name.removeprefix(split).lower() in ENDINGS:
+                files.append(path)
+        for path in sorted((folder / split).glob("[!.]*")):
+            if path.name.lower().endswith(ENDINGS):
+                files.append(path)
+        return files
 
     def _read_known(self, path: Path, held_out: set[int] | None = None) -> set[str]:
         """Remember the rows of a file of the data, and return their classes.

@@ -50,10 +50,13 @@ class OutputLines:
             self._rest = b""
 
     def _emit(self, line: bytes) -> None:
-        states = [state for state in ANSI.sub("", line.decode(errors="replace")).split("\r") if state.strip()]
-        if not states:
+        shown = ""
+        for state in ANSI.sub("", line.decode(errors="replace")).split("\r"):
+            if state.strip():
+                shown = state
+        if not shown:
             return
-        text = visible(redacted(states[-1].rstrip()))
+        text = visible(redacted(shown.rstrip()))
         if len(text) > MAX_LENGTH:
             text = text[:MAX_LENGTH] + " [...]"
         self.last.append(text)

@@ -247,11 +247,11 @@ def judge_comparison(
 
 def _estimate(comparison: LogitComparison, name: str, *, is_exact: bool) -> Estimate:
     """Return a metric with its interval, which is the value itself if that is exact."""
-    value, low, high = (
-        round(comparison.metrics[key], MOST_DIGITS) for key in (name, f"{name}_low", f"{name}_high")
-    )
+    value = round(comparison.metrics[name], MOST_DIGITS)
     if is_exact:
         return Estimate(value, value, value)
+    low = round(comparison.metrics[f"{name}_low"], MOST_DIGITS)
+    high = round(comparison.metrics[f"{name}_high"], MOST_DIGITS)
     return Estimate(value, low, high)
 
 

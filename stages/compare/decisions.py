@@ -197,9 +197,11 @@ def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:
     errors: dict[str, Mapping[str, float]] = {}
     for right in task.names:
         named_costs = params.of.get(right, {})
-        errors[right] = {
-            answer: named_costs.get(answer, params.error) for answer in task.names if answer != right
-        }
+        costs = {}
+        for answer in task.names:
+            if answer != right:
+                costs[answer] = named_costs.get(answer, params.error)
+        errors[right] = costs
     return CostRecord(errors=errors, abstain=params.abstain)
 
 

@@ -126,11 +126,10 @@ class Check:
     def allowed(self, params: ValidateParams, arguments: Mapping[str, Any]) -> str:
         """Return the limit in words, given the arguments of an expectation."""
         if self.table == "between":
-            words = [
-                f"{word} {arguments[name]:.4g}"
-                for name, word in (("min_value", "at least"), ("max_value", "at most"))
-                if name in arguments
-            ]
+            words = []
+            for name, word in (("min_value", "at least"), ("max_value", "at most")):
+                if name in arguments:
+                    words.append(f"{word} {arguments[name]:.4g}")
             return " and ".join(words)
         limit = getattr(params, self.key, 0.0)
         if limit == 0:

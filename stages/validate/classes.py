@@ -102,10 +102,12 @@ class ClassFindings:
     def notes(self, split: str) -> dict[str, list[str]]:
         """Return what the checks ``rare_classes``, ``absent_classes`` and ``class_names`` found, in words."""
         counts = self.counts.get(split, np.zeros(len(self.names), np.int64))
-        faulty = [index for index, faults in enumerate(self.faults) if faults and counts[index]]
-        lines = [
-            f"class {quoted_name(self.names[index])} {' and '.join(self.faults[index])}" for index in faulty
-        ]
+        faulty = []
+        lines = []
+        for index, faults in enumerate(self.faults):
+            if faults and counts[index]:
+                faulty.append(index)
+                lines.append(f"class {quoted_name(self.names[index])} {' and '.join(faults)}")
         notes = {"class_names": lines}
         if split == "train":
             notes["rare_classes"] = self._rows(self.is_rare & (counts > 0))

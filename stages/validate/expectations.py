@@ -141,12 +141,13 @@ def check_tables(data: DerivedData) -> CheckResults:
         if outcome.check.metric and outcome.crashed is None:
             metrics[f"{outcome.table.split}_{outcome.check.metric}"] = outcome.measurement
     checked = {outcome.check.key for outcome in outcomes}
+    hashes = {}
+    for split in SPLITS:
+        hashes[split] = split_hash(SplitReader.open(data.folders.raw, split, "download").paths)
     record = Checks(
         passed=not any(entry.stops for entry in entries),
         not_run=[check for check in CHECK_TABLE if check not in checked],
-        raw_sha256={
-            split: split_hash(SplitReader.open(data.folders.raw, split, "download").paths) for split in SPLITS
-        },
+        raw_sha256=hashes,
         checks=entries,
     )
     return CheckResults(record, metrics, outcomes, Profile.of(data.labels, data.profiles))

@@ -63,9 +63,10 @@ def experiments_table(root: Path, experiments: list["SavedExperiment"]) -> "Tabl
             against = "best"
         elif score is not None and best_score is not None and score.metric == best_score.metric:
             against = compare_scores(root, experiment.lock, best.lock, score.metric) or ""
-        differs = ", ".join(
-            f"{key.removeprefix('train.')}={_shown(value)}" for key, value in experiment.differs.items()
-        )
+        changes = []
+        for key, value in experiment.differs.items():
+            changes.append(f"{key.removeprefix('train.')}={_shown(value)}")
+        differs = ", ".join(changes)
         table.add_row(
             # Cells of data are made visible here: rich cuts cells by the width of what they show
             visible(experiment.name),

@@ -151,8 +151,11 @@ def _is_one_of_several(column: Column, columns: Sequence[Column]) -> bool:
     if column.is_numeric:
         return False
     stem = NUMBERED_NAME.sub("", column.key)
-    others = [other for other in columns if NUMBERED_NAME.sub("", other.key) == stem and other is not column]
-    return any(other.values.keys() & column.values.keys() for other in others)
+    for other in columns:
+        is_numbered_alike = other is not column and NUMBERED_NAME.sub("", other.key) == stem
+        if is_numbered_alike and other.values.keys() & column.values.keys():
+            return True
+    return False
 
 
 def _why_no_label(column: Column) -> str:

@@ -40,11 +40,19 @@ def decimal_mark(column: Column) -> str | None:
 
 def numbers_of(column: Column, mark: str) -> Counter[str]:
     """Return the number of cells by value, of those that are numbers with this mark before decimals."""
-    return Counter({text: cells for text, cells in column.values.items() if NUMBERS[mark].fullmatch(text)})
+    numbers: Counter[str] = Counter()
+    for text, cells in column.values.items():
+        if NUMBERS[mark].fullmatch(text):
+            numbers[text] = cells
+    return numbers
 
 
 def _missing(column: Column) -> Counter[str]:
-    return Counter({text: cells for text, cells in column.values.items() if text.lower() in MISSING_NUMBERS})
+    missing: Counter[str] = Counter()
+    for text, cells in column.values.items():
+        if text.lower() in MISSING_NUMBERS:
+            missing[text] = cells
+    return missing
 
 
 def number_readings(column: Column, named_mark: str | None = None) -> list[LabelReading]:

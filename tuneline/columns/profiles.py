@@ -103,11 +103,13 @@ class Column:
     @property
     def numbers_rows(self) -> bool:
         """True if it numbers the rows: all values differ, and the first ones are whole numbers in order."""
-        if len(self.values) < max(self.counted, 3) or not all(
-            (cell or "").isdecimal() for cell in self.first
-        ):
+        if len(self.values) < max(self.counted, 3):
             return False
-        numbers = [int(cell or "") for cell in self.first]
+        numbers = []
+        for cell in self.first:
+            if not cell or not cell.isdecimal():
+                return False
+            numbers.append(int(cell))
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     @property

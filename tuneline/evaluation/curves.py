@@ -19,7 +19,7 @@ POINTS = 200
 CALIBRATION_BINS = 15
 """Bins of the calibration curve, as in Guo et al. 2017, "On Calibration of Modern Neural Networks"."""
 
-Columns = dict[str, NDArray[np.float64]]
+PlotColumns = dict[str, NDArray[np.float64]]
 Curve = tuple[Floats, Floats]
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 
@@ -40,7 +40,7 @@ def _scored_classes(probability: Floats, labels: NDArray[Any]) -> Iterator[tuple
             yield positive, probability[:, index]
 
 
-def roc_curve(probability: Floats, labels: NDArray[Any]) -> Columns:
+def roc_curve(probability: Floats, labels: NDArray[Any]) -> PlotColumns:
     """Return the true positive rate over the false positive rate.
 
     The curve is of class 1 of two, or the mean of one class against the rest. The columns are empty when no
@@ -57,7 +57,7 @@ def roc_curve(probability: Floats, labels: NDArray[Any]) -> Columns:
     return {"false_positive_rate": false, "true_positive_rate": true}
 
 
-def precision_recall_curve(probability: Floats, labels: NDArray[Any]) -> Columns:
+def precision_recall_curve(probability: Floats, labels: NDArray[Any]) -> PlotColumns:
     """Return precision over recall, which ascends from 0, averaged as in ``roc_curve``.
 
     A precision without positive predictions is 1.
@@ -114,7 +114,7 @@ def roc_area(probability: Floats, labels: NDArray[Any]) -> float | None:
     return float(np.mean(areas))
 
 
-def calibration(probability: Floats, labels: NDArray[Any]) -> Columns:
+def calibration(probability: Floats, labels: NDArray[Any]) -> PlotColumns:
     """Return accuracy by confidence of the prediction, in bins of equal width (Guo et al. 2017).
 
     The columns are ``confidence`` (mean), ``accuracy`` and ``rows`` of each bin that is not empty. Of several
@@ -136,7 +136,7 @@ def calibration(probability: Floats, labels: NDArray[Any]) -> Columns:
     }
 
 
-def calibration_error(bins: Columns) -> float:
+def calibration_error(bins: PlotColumns) -> float:
     """Return the expected calibration error: mean distance of accuracy from confidence, weighted by rows.
 
     Source: Guo et al. 2017, equation 3.

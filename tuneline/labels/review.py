@@ -109,9 +109,10 @@ def read_filled(path: Path, data: DataParams) -> list[tuple[int, Suspect, str]]:
                     continue
                 texts = tuple(row[name] for name in data.text_columns)
                 place = row[names[PLACE]]
-                key, split, label, proposed = (
-                    row[names[role]].strip() for role in (KEY, SPLIT, LABEL, PROPOSED)
-                )
+                key = row[names[KEY]].strip()
+                split = row[names[SPLIT]].strip()
+                label = row[names[LABEL]].strip()
+                proposed = row[names[PROPOSED]].strip()
                 filled.append((number, Suspect(key, split, texts, label, proposed, None, place), correct))
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}.", 'Save it as "CSV UTF-8".') from None

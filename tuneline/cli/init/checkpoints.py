@@ -119,7 +119,10 @@ class Checkpoint:
         backend.no_padding()
 
         # tokens of each text column, without the rows that have no text
-        rows = [row for row in zip(*columns, strict=True) if any(text and text.strip() for text in row)]
+        rows = []
+        for row in zip(*columns, strict=True):
+            if any(text and text.strip() for text in row):
+                rows.append(row)
         contents = []
         for texts in zip(*rows, strict=True):
             contents.append(measure_texts(backend, [text or "" for text in texts], name))
