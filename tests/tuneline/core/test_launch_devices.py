@@ -21,7 +21,7 @@ def test_choice_uses_all_accelerators_in_the_fastest_safe_precision(devices, exp
 
 @pytest.mark.parametrize(
     ("flags", "precision"),
-    [("avx512f avx512_bf16", "bf16"), ("avx512f", "no")],
+    [("avx512_bf16 amx_bf16", "bf16"), ("avx512f avx512_bf16", "no")],
 )
 def test_auto_precision_is_bf16_on_a_cpu_that_computes_it(flags, precision, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "PROCESSORS", tmp_path / "cpuinfo")
