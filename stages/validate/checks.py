@@ -471,8 +471,8 @@ _CHECKS = (
         (Requirement("tokens", high="untruncated_length"),),
         title="Few rows fill tokenize.max_length.",
         hint=(
-            "Longer texts are cut. Raise tokenize.max_length, or set tokenize.long_text to windows or"
-            " head_tail (docs/long-documents.md). Or accept it by raising validate.truncation_rate."
+            "Longer texts are cut. Raise tokenize.max_length, or set tokenize.long_text to windows"
+            " (docs/long-documents.md). Or accept it by raising validate.truncation_rate."
         ),
     ),
     Check(

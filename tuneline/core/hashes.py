@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,6 @@ def split_hash(files: Sequence[Path]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def content_key(*values: Any, files: Iterable[Path] = ()) -> str:
-    """Return a hash of values of JSON, and of the names and bytes of input files.
-
-    The values are parameters, versions or a hash of the code.
-    """
-    lines = [json.dumps(values, sort_keys=True)]
-    lines += [f"{file_hash(path)}  {path.as_posix()}" for path in files]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+def content_key(*values: Any) -> str:
+    """Return a hash of values of JSON: parameters, versions or hashes of files and code."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]

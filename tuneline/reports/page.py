@@ -99,14 +99,14 @@ DASHED = (0, (3, 3))
 
 
 @contextmanager
-def canvas(size: tuple[float, float] = SIZE) -> Iterator[tuple["Figure", "Axes"]]:
-    """Yield a figure in the style of the page, of a size in inches, and its axes."""
+def canvas() -> Iterator[tuple["Figure", "Axes"]]:
+    """Yield a figure in the style of the page, and its axes."""
     # matplotlib takes a second to import, and only stages that draw need it.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(fname=TEMPLATES / "figure.mplstyle"):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=SIZE, layout="constrained")
         yield figure, figure.subplots()
 
 

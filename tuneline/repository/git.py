@@ -82,7 +82,6 @@ def run_git(
     *arguments: str,
     text: str | None = None,
     timeout: float | None = None,
-    env: Mapping[str, str] | None = None,
 ) -> str:
     """Run git and return its output.
 
@@ -92,7 +91,7 @@ def run_git(
         ForeignRepositoryError: Git refuses the repository, because it belongs to another user.
         GitError: Git fails for another reason, or takes more seconds than ``timeout``.
     """
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})}
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     if not SIGNED.isdisjoint(arguments):
         environment |= _author(root)
     try:

@@ -74,7 +74,7 @@ def test_files_of_a_version_come_from_the_cache_else_from_the_remote_and_are_who
     path = "models/onnx"
     assert fetched_files(root, "HEAD", path)["model.onnx"].read_bytes() == b"a model"
 
-    # from the remote, of which the commit knows nothing
+    # from the remote, which the commit does not name
     add_remote(root, tmp_path / "shelf", local=True)
     sh("dvc", "push", "--quiet", "--all-commits", cwd=root)
     shutil.rmtree(root / ".dvc/cache/files")
