@@ -1,14 +1,10 @@
 """Every page in a real browser, on a desk and on a phone, light and dark: nothing cut off, no small and no
 pale text."""
 
-import shutil
-
 import pytest
 from typer.testing import CliRunner
 
 from tests.browser import DARK, needs_browser, unreadable
-from tests.exported_pipeline import published_pipeline
-from tests.small_pipeline import QUEUES
 from tests.stages.validate.data import good_data
 from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
@@ -39,7 +35,7 @@ def report_pages(folder):
 
 
 def checks_pages(folder):
-    """Return the page of data with faults, and a page of Great Expectations."""
+    """Return the page of data with faults."""
     from stages.validate.expectations import check_tables
     from stages.validate.report import write_checks
     from stages.validate.tables import derive_tables
@@ -52,25 +48,12 @@ def checks_pages(folder):
     write_checks(
         folder / "checks", check_tables(derive_tables(data.params, data.write(folder / "data"), None))
     )
-    return [folder / "checks/index.html", folder / "checks/data_docs/raw-train.html"]
+    return [folder / "checks/index.html"]
 
 
-def evaluate_pages(folder, factory):
-    """Return the page of a model on a file, whose slices reach both ends of their axis."""
-    shutil.copytree(published_pipeline(factory, "classification"), folder / "project")
-    rows = ["subject,body,queue", *(f"the parcel {row},is late,{QUEUES[row % 3]}" for row in range(60))]
-    (folder / "project/fresh.csv").write_text("\n".join([*rows, ""]))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder / "project")
-        assert CliRunner().invoke(app, ["evaluate", "fresh.csv", "--html", "page.html"]).exit_code == 0
-    return [folder / "project/page.html"]
-
-
-@pytest.mark.parametrize("pages", [report_pages, checks_pages, evaluate_pages])
-def test_page_is_readable_at_every_width_light_and_dark(tmp_path, tmp_path_factory, pages):
-    for number, page in enumerate(
-        pages(tmp_path, tmp_path_factory) if pages is evaluate_pages else pages(tmp_path)
-    ):
+@pytest.mark.parametrize("pages", [report_pages, checks_pages])
+def test_page_is_readable_at_every_width_light_and_dark(tmp_path, pages):
+    for number, page in enumerate(pages(tmp_path)):
         for options in ([], [DARK]):
             folder = tmp_path / f"browser-{number}-{len(options)}"
             folder.mkdir()
