@@ -97,7 +97,8 @@ def members_of(labels: Labels, task: Task, edges: Sequence[float], classes: int)
 def word_features(columns: Sequence[Sequence[str]]) -> tuple[list[str], Any, Any] | None:
     """Find the words and word pairs of rows, whose texts are one list for each column.
 
-    A word with digits counts as the word with ``0`` for each number: ``INC48213`` and ``INC48214`` are one.
+    A word with digits also counts as the word with ``0`` for each number: ``INC48213`` and ``INC48214`` are
+    one word, too.
 
     Returns:
         The words; which rows have them, and which rows have them in more than one text, as sparse matrices of
@@ -105,11 +106,10 @@ def word_features(columns: Sequence[Sequence[str]]) -> tuple[list[str], Any, Any
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
+    words_and_pairs = CountVectorizer(token_pattern=WORD, ngram_range=(1, 2)).build_analyzer()
     digits = re.compile(r"\d+")
     vectorizer = CountVectorizer(
-        preprocessor=lambda text: digits.sub("0", text.lower()),
-        token_pattern=WORD,
-        ngram_range=(1, 2),
+        analyzer=lambda text: words_and_pairs(text) + words_and_pairs(digits.sub("0", text)),
         min_df=MIN_ROWS,
         max_features=MAX_FEATURES,
         binary=True,

@@ -137,7 +137,8 @@ def launch() -> None:
     """Start the training as torchrun does: in a session of its own, which a signal to the process group does
     not reach."""
     child = subprocess.Popen([sys.executable, __file__, "train"], start_new_session=True)
-    sys.exit(child.wait())
+    code = child.wait()
+    sys.exit(128 - code if code < 0 else code)  # as the stage reports signal N
 
 
 def train() -> None:

@@ -53,6 +53,27 @@ def test_shuffled_labels_cannot_be_learnt(make, check):
     assert area_of(check(data, only=LABEL_CHECKS)) == pytest.approx(0.5, abs=0.1)
 
 
+def test_numbers_decide_a_label_as_they_are_and_as_a_template(check):
+    rng = random.Random(7)
+    raw = {}
+    for split, rows in {"train": 300, "validation": 100, "test": 100}.items():
+        labels = [row % 2 for row in range(rows)]
+        texts = [f"error {rng.choice((404, 410) if label else (500, 503))}" for label in labels]
+        raw[split] = {"text": texts, "labels": labels}
+    data = Data(("text",), good_data().labels, params_for(("text",)), raw).tokenize()
+    assert area_of(check(data, only=LABEL_CHECKS)) == pytest.approx(1.0, abs=0.01)
+
+    for table in raw.values():
+        table["text"] = [
+            f"error INC{rng.randrange(10**6)}" if label else f"error {rng.randrange(10**6)}"
+            for label in table["labels"]
+        ]
+    results = check(data.tokenize(), only=LABEL_CHECKS)
+    assert area_of(results) == pytest.approx(1.0, abs=0.01)
+    (entry,) = found(results, "revealing_words")
+    assert any(note.startswith("“inc0”") for note in entry.notes)
+
+
 def test_area_is_that_of_scikit_learn_and_its_error_shrinks_with_the_rows():
     generator = np.random.default_rng(0)
     labels = generator.integers(3, size=900)

@@ -96,7 +96,7 @@ def test_killed_stage_is_tried_again_and_a_killed_flow_is_one_attempt(worked, to
     ]  # not its supervisor, nor DVC
     stage.kill()
     worked.wait_for_line(run, "resuming from step", 100)
-    worked.wait_for_line(run, "exited with -9")
+    worked.wait_for_line(run, "exited with 137")
     until(lambda: heartbeats(worked, run), 60, "a heartbeat")
 
     flow_process(worked.run(run)).kill()

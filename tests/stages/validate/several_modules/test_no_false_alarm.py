@@ -90,4 +90,4 @@ def test_generated_valid_data_passes(kind, tmp_path_factory):
     assert [
         (result.check, result.found) for result in results.record.checks if result.status != "passed"
     ] == []
-    assert all(np.isfinite(value) for value in results.record.metrics.values())
+    assert all(np.isfinite(value) for value in results.metrics.values())
