@@ -69,12 +69,16 @@ def test_leaked_rows_are_dropped_and_a_label_is_corrected(tmp_path):
     first[header.index("correct")] = "ham" if first[header.index("label")] == "spam" else "spam"
     with review.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file).writerows([header, first, *rest])
-    assert "labels.csv: 1 label corrected" in project.run("tuneline", "labels", "apply", str(review)).stdout
-    assert "1 label corrected, 4 rows left out" in project.run("dvc", "repro", "--quiet", "download").stdout
+    assert (
+        "labels.csv: labels corrected: 1." in project.run("tuneline", "labels", "apply", str(review)).stdout
+    )
+    assert (
+        "labels corrected: 1, rows left out: 4" in project.run("dvc", "repro", "--quiet", "download").stdout
+    )
 
     project.run("git", "stash", "push", "--quiet", "--include-untracked", "--", "data/corrections")
     assert (
-        "0 labels corrected, 4 rows left out"
+        "labels corrected: 0, rows left out: 4"
         in project.run("dvc", "repro", "--quiet", "--force", "--single-item", "download").stdout
     )
     assert source == {split: (project.folder / f"data/source/{split}.csv").read_bytes() for split in source}

@@ -47,17 +47,3 @@ def test_frozen_head_is_published_reported_and_compared_like_any_other_model(tmp
     (project.folder / "new.csv").write_text("subject,body\nWhere is it,The parcel was lost\n")
     project.run("tuneline", "predict", "new.csv", "-o", "predicted.csv")
     assert len((project.folder / "predicted.csv").read_text().splitlines()) == 2
-
-    project.run("tuneline", "run", "model.head=null", "train.max_steps=2", "--name", "tuned")
-    tuned = json.loads(
-        project.run("git", "show", f"{experiment(project, 'tuned')}:metrics/train.json").stdout
-    )
-    assert tuned["steps"] == 2
-
-
-def experiment(project, name):
-    """Return the commit of an experiment."""
-    refs = project.run(
-        "git", "for-each-ref", "--format=%(objectname) %(refname)", "refs/exps"
-    ).stdout.splitlines()
-    return next(line.split()[0] for line in refs if line.endswith(f"/{name}"))

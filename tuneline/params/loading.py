@@ -101,14 +101,19 @@ def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -
 def suggestion(key: str, keys: Sequence[str]) -> str:
     """Return the end of a message about an unknown key: the nearest known key.
 
-    That is a key of this name in another section, else the most similar one.
+    That is a key of this name in another section, or with these initials (``lr``), else the most similar one.
 
     Args:
         key: The unknown key.
         keys: All known keys. ``*`` in one stands for any index or name.
     """
     name = key.rpartition(".")[2]
-    nearest = [known for known in keys if known.rpartition(".")[2] == name]
+    nearest = []
+    for known in keys:
+        known_name = known.rpartition(".")[2]
+        initials = "".join(word[:1] for word in known_name.split("_"))
+        if name in {known_name, initials}:
+            nearest.append(known)
     nearest += difflib.get_close_matches(key, keys, n=1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 

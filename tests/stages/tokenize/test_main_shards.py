@@ -104,7 +104,6 @@ def test_outs_are_the_same_on_each_engine_after_a_kill(project, workers):
         killed = kill_workers(project, process)
         errors = process.communicate(timeout=200)[1]
         assert (process.returncode, killed > 0) == (0, True), errors
-        assert "was killed; the task was run again" in errors
     else:
         process.kill()
         process.wait()

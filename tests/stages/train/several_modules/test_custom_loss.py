@@ -130,9 +130,7 @@ def test_launched_training_uses_the_loss_and_reruns_when_its_file_changes(tmp_pa
     again, one of a metric does not."""
     project = Project.copy_to(tmp_path)
     write_functions(tmp_path, pipeline=(tmp_path / "dvc.yaml").read_text())
-    project.set_params(
-        {**tiny_settings(), "train.loss": "project/losses.py:focal", "train.loss_options": {"gamma": 3.0}}
-    )
+    project.set_params({**tiny_settings(), "train.loss": "project/losses.py:focal"})
     project.run("dvc", "repro", "train")
     first = provenance(tmp_path)
     assert first["parameters"]["train"]["loss"] == "project/losses.py:focal"
