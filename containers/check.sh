@@ -132,7 +132,7 @@ branch() { # pushes a branch with other parameters: NAME SED
 
 train() {
   say "A training, asked for through the server"
-  branch small 's/{rows: [0-9]*/{rows: 1500/; s/^  epochs: .*/  epochs: 2/; s/^  learning_rate: .*/  learning_rate: 2.0e-3/'
+  branch small 's/{rows: [0-9]*/{rows: 1500/; s/^  epochs: .*/  epochs: 8/; s/^  learning_rate: .*/  learning_rate: 2.0e-3/'
   inside prefect deployment run train/train-on-demand --param ref=origin/small --watch
 }
 
@@ -147,7 +147,7 @@ look() {
     rm -rf /tmp/look && mkdir /tmp/look && cd /tmp/look
     git clone --quiet --branch '$branch' /origin line && cd line
     dvc remote add --quiet --local --default artifacts /artifacts
-    dvc pull --quiet models/onnx
+    dvc pull models/onnx
     ls -l models/onnx
     printf 'subject,body\nInvoice,The parcel came but the invoice is wrong\n' > new.csv
     tuneline predict new.csv"
