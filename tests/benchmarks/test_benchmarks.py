@@ -21,7 +21,6 @@ SMALLEST = {
     "predict": (*TINY_MODEL, "--rows", "200", "--rounds", "1"),
     "tokenize": ("--rows", "1000", "--rounds", "1"),
     "training": (*TINY_MODEL, "--rows", "400", "--rounds", "1"),
-    "year": ("--nights", "7"),
 }
 """Options of a quick run. The others measure a trained project, or start a server."""
 

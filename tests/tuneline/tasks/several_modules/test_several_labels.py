@@ -42,10 +42,10 @@ FRESH = (
 )
 
 
-def run(folder, *words):
-    """Run modules of the project in a folder, and return what they print."""
+def run(folder, module, *words):
+    """Run a module of the project in a folder, and return what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "ACCELERATE_USE_CPU": "true"}
-    command = [sys.executable, "-m", "tests.several_modules", *map(str, words)]
+    command = [sys.executable, "-m", module, *map(str, words)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -68,7 +68,8 @@ def project(tmp_path_factory):
         tokenize={"max_length": 32, "vocab_size": 300},
     )
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    run(folder, *(f"stages.{stage}" for stage in STAGES))
+    for stage in STAGES:
+        run(folder, f"stages.{stage}")
     return folder
 
 
@@ -83,7 +84,7 @@ def fresh(tmp_path):
 def predict(project, fresh, output, *options):
     """Predict the fresh texts into a file."""
     words = ["predict", fresh, "--model", project / "models/onnx", "-o", output, *options]
-    run(project, "tuneline.cli", "--", *words)
+    run(project, "tuneline.cli", *words)
 
 
 def test_every_metric_of_sets_is_measured_and_the_model_has_learned(project):
