@@ -31,7 +31,9 @@ PREDICTED_LABELS_PER_ROW = "predicted_labels_per_row"
 """Key of the mean number of labels that the model gives a row."""
 MAJORITY = "majority"
 """Name of the majority baseline in keys and columns."""
-SIMPLE_MODELS = (MAJORITY, "tfidf", "frozen", "cosine")
+FROZEN_MODEL = "frozen"
+"""Name of the linear model on the frozen checkpoint in keys and columns."""
+SIMPLE_MODELS = (MAJORITY, "tfidf", FROZEN_MODEL, "cosine")
 """Names of the simple models of the stage ``baseline``; those after TF-IDF need a checkpoint."""
 MAJORITY_KEYS = {
     "accuracy": "majority_accuracy",

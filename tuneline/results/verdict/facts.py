@@ -10,6 +10,7 @@ from tuneline.core.hashes import file_hash
 from tuneline.core.records import Metrics
 from tuneline.core.task_kinds import TaskKind
 from tuneline.evaluation.keys import (
+    FROZEN_MODEL,
     INDEPENDENT_ROWS,
     LEAKED_ROWS,
     WITHOUT_LEAKS,
@@ -273,7 +274,7 @@ def rivals(frozen: bool) -> dict[str, str]:
     """
     titles = dict(SIMPLE_MODEL_TITLES)
     if frozen:
-        del titles["frozen"]
+        del titles[FROZEN_MODEL]
     return titles
 
 

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Literal
 
 from tuneline.evaluation.keys import (
+    FROZEN_MODEL,
     INDEPENDENT_ROWS,
     LABELS_PER_ROW,
     LEAKED_ROWS,
@@ -93,7 +94,7 @@ class Finding:
 
 
 def judge_run(run: RunFacts) -> list[Finding]:
-    """Return the findings, the most important first; the first one compares the model with the simple models.
+    """Return the findings, the most important first; the first one says how good the model is.
 
     Without metrics there is no finding.
     """
@@ -103,7 +104,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
 
     doubt = undecided(run, metric)
     findings = _quality(run, metric, doubt)
-    candidates = [_chosen_head(run), _never_predicted(run, metric)]
+    candidates = [_chosen_head(run, metric), _never_predicted(run, metric)]
     # The curves say nothing of a linear model, which is fitted in one go.
     if not run.is_frozen:
         candidates.append(_diverged(run))
@@ -133,22 +134,21 @@ def _quality(run: RunFacts, metric: Metric, doubt: Finding | None) -> list[Findi
 
     # the rows without the leaked ones, where most are leaked
     if run.leaked_share > MOST_LEAKED:
-        clean = _against_simple_models(run.without_leaks, metric)
+        clean = _against_words(run.without_leaks, metric)
         if clean is not None:
             sentence = f"Without rows that repeat or resemble a row of an earlier split: {clean.sentence}"
-            return [replace(clean, sentence=sentence)]
+            return [replace(clean, sentence=sentence), *_against_frozen(run.without_leaks, metric, clean)]
 
-    compared = _against_simple_models(run, metric)
+    compared = _against_words(run, metric)
     fault = _labels_per_row(run)
-    findings = []
+    findings = _against_frozen(run, metric, compared)
     if fault is not None and compared is not None and compared.severity == "good":
         # a model with such a fault is not called good
-        findings.append(fault)
         compared = replace(compared, severity="note", sentence=compared.sentence.removeprefix("Good: "))
-        fault = None
-    for finding in (compared, fault):
+        return [fault, compared, *findings]
+    for finding in (fault, compared):
         if finding is not None:
-            findings.append(finding)
+            findings.insert(0, finding)
     return findings
 
 
@@ -215,14 +215,18 @@ def undecided(run: RunFacts, metric: Metric) -> Finding | None:
     )
 
 
-def _against_simple_models(run: RunFacts, metric: Metric) -> Finding | None:
-    """Return the comparison with predictions without the text, and with the simple models."""
+def _against_words(run: RunFacts, metric: Metric) -> Finding | None:
+    """Return the comparison with predictions without the text, and of words, which decides the colour.
+
+    The frozen checkpoint plays no part: a weaker model that is published from it gets the same rivals.
+    """
     finding = _not_above_uninformed(run, metric)
     if finding is not None:
         return finding
 
     title = title_of(metric.name)
-    better = unbeaten(run, metric)
+    compared = [comparison for comparison in comparisons(run, metric) if comparison.name != FROZEN_MODEL]
+    better = [comparison for comparison in compared if not comparison.beaten]
     if better:
         best = better[0]
         code = "not_above_simple_model"
@@ -236,13 +240,9 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> Finding | None:
             sentence += f" Nor is it better than {others}."
         return Finding(code, "bad", sentence, _instead(run, best))
 
-    compared = comparisons(run, metric)
     if not compared:
         return None
     best = compared[0]
-    rival = best.title
-    if len(compared) > 1:
-        rival += ", the best of the simple models"
     value = f"{run.evaluated[metric.name]:.3f}"
     low_key, high_key = interval_keys(metric)
     if low_key in run.evaluated:
@@ -250,9 +250,30 @@ def _against_simple_models(run: RunFacts, metric: Metric) -> Finding | None:
     return Finding(
         "good",
         "good",
-        f"Good: {title} {value} on {run.evidence}, clearly above {rival} ({best.simple:.3f}, difference"
+        f"Good: {title} {value} on {run.evidence}, clearly above {best.title} ({best.simple:.3f}, difference"
         f" {best.low:+.3f} to {best.high:+.3f}).",
     )
+
+
+def _against_frozen(run: RunFacts, metric: Metric, compared: Finding | None) -> list[Finding]:
+    """Return that a linear model on the frozen checkpoint, which is cheaper, is as good or better.
+
+    ``compared`` is the comparison with words: of a model that is no better than they are, only a better one
+    is worth a word.
+    """
+    findings = []
+    is_good = compared is None or compared.severity == "good"
+    advice = f"Use the cheaper one ({RUN} model.head={FROZEN_MODEL}), or get more data."
+    for comparison in unbeaten(run, metric):
+        rest = f"{comparison.title}, which is cheaper: {title_of(metric.name)} {comparison}."
+        if comparison.name == FROZEN_MODEL and comparison.is_worse:
+            findings.append(
+                Finding("worse_than_frozen", "warning", f"The model is worse than {rest}", advice)
+            )
+        elif comparison.name == FROZEN_MODEL and is_good:
+            sentence = f"The model is not clearly better than {rest}"
+            findings.append(Finding("not_above_frozen", "note", sentence, advice))
+    return findings
 
 
 def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
@@ -295,23 +316,18 @@ def _learn_more(run: RunFacts) -> str:
 
 
 def _instead(run: RunFacts, best: Comparison) -> str:
-    """Return what to do about a simple model that is not beaten."""
-    simpler = "the simpler model"
-    if best.name == "frozen":
-        simpler += f" ({RUN} model.head=frozen)"
+    """Return what to do about a simple model of words that is not beaten."""
     if best.model == 1:
-        return f"Nothing is left to gain on these rows: use {simpler}, or test on more rows."
+        return "Nothing is left to gain on these rows: use the simpler model, or test on more rows."
     if not run.is_fine_tuned:
-        return f"Fine-tune a pretrained checkpoint ({OTHER_CHECKPOINT}), get more data, or use {simpler}."
+        return f"Fine-tune a pretrained checkpoint ({OTHER_CHECKPOINT}), get more data, or use words alone."
 
     # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
     if best.is_worse:
-        return f"Use {simpler}, or get more data."
+        return "Use the simpler model, or get more data."
     if run.is_frozen and not run.has_tried_both:
-        return f"Fine-tune as well ({TRY_BOTH}), get more data, or use {simpler}."
-    if best.name == "frozen" and not run.has_tried_both:
-        return f"Let validation decide between the two ({TRY_BOTH}), or use {simpler}."
-    return f"Get more data, {LARGER}, or use {simpler}."
+        return f"Fine-tune as well ({TRY_BOTH}), get more data, or use the simpler model."
+    return f"Get more data, {LARGER}, or use the simpler model."
 
 
 # --- classes and labels
@@ -389,7 +405,7 @@ def _lower_thresholds(run: RunFacts) -> str | None:
 # --- the training
 
 
-def _chosen_head(run: RunFacts) -> Finding | None:
+def _chosen_head(run: RunFacts, metric: Metric) -> Finding | None:
     """Return a note about the model that ``model.head: auto`` has chosen."""
     frozen = run.training.get("frozen_calibrated_loss")
     tuned = run.training.get("tuned_calibrated_loss")
@@ -410,6 +426,10 @@ def _chosen_head(run: RunFacts) -> Finding | None:
         f"Validation has chosen {chosen}: loss {frozen:.3f} with the linear model on the frozen checkpoint,"
         f" {tuned:.3f} with the fine-tuned one{reason}."
     )
+    frozen_score = run.training.get(f"frozen_{metric.name}")
+    tuned_score = run.training.get(f"tuned_{metric.name}")
+    if frozen_score is not None and tuned_score is not None:
+        sentence += f" {title_of(metric.name)} there: {frozen_score:.3f} and {tuned_score:.3f}."
     return Finding("chosen_head", "note", sentence)
 
 
@@ -630,7 +650,7 @@ def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     rivals = set()
     if run.metric is not None:
         rivals = {comparison.name for comparison in unbeaten(run, run.metric)}
-    if "frozen" in rivals and not run.has_tried_both:
+    if FROZEN_MODEL in rivals and not run.has_tried_both:
         purpose = "fit a linear model to the frozen checkpoint, too, and publish the better one"
         steps.append((TRY_BOTH, f"{purpose}{_cost(run, 1)}"))
     if still_improving(run) is not None:
