@@ -110,15 +110,18 @@ def promised_rule(
                 f" {possible.coverage:.0%} of them answered; or label more rows of the reported split."
             )
         raise StageError(f"--risk of all answers: {error}.", hint) from None
-    say(f"--risk of all answers: {_sentence(promise, required.certainty)}", error=True)
+    rows = "independent rows of the reported split"
+    if model.rule.abstains:
+        rows += " that decide.costs leaves to be answered"
+    say(f"--risk of all answers: {_sentence(promise, rows, required.certainty)}", error=True)
     return AnswerRule(model.rule.costs, promise.threshold)
 
 
-def _sentence(promise: "Abstention", certainty: float) -> str:
-    """Return what a promise says."""
+def _sentence(promise: "Abstention", rows: str, certainty: float) -> str:
+    """Return what a promise says; ``rows`` are those that show it, in words."""
     above = "all" if promise.threshold < 0 else f"those with a confidence above {promise.threshold:.4f}"
     return (
-        f"of {promise.rows:,} independent rows of the reported split, {above} are answered:"
+        f"of {promise.rows:,} {rows}, {above} are answered:"
         f" {promise.answered:,} ({promise.coverage:.1%}), {promise.wrong:,} of them wrong. So at most"
         f" {100 * promise.risk:.3g} % of the answers to new rows of the same kind are wrong, with"
         f" {100 * certainty:.3g} % certainty."
