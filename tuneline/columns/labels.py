@@ -83,18 +83,23 @@ def choose_label(columns: Sequence[Column], choices: UserChoices) -> LabelReadin
     if not allowed:
         raise _no_label(choices)
 
+    # what cannot be read is no candidate, but what is left in its place is no plain choice
     rank = min(reading.rank for reading in allowed)
-    best = [reading for reading in allowed if reading.rank == rank]
-    for reading in best:
-        if reading.refused:
-            hints = [reading.refused]
-            hints += [f"Or: {choices.command} {other.answer.options}" for other in best if not other.refused]
-            hints.append(f"Or: {NAME_IT}")
-            problem = f"{reading.place}: {reading.trains}, which cannot be read."
-            raise DataError(problem, "\n  ".join(hints))
+    refused = [reading for reading in allowed if reading.refused and reading.rank == rank]
+    readable = [reading for reading in allowed if not reading.refused]
+    unreadable = ""
+    if refused:
+        unreadable = f"{refused[0].place}: {refused[0].trains}, which cannot be read. "
+        if not readable:
+            raise DataError(unreadable.strip(), f"{refused[0].refused}\n  Or: {NAME_IT}")
+        unreadable += f"{refused[0].refused}. "
+
+    rank = min(reading.rank for reading in readable)
+    best = [reading for reading in readable if reading.rank == rank]
     is_enough = best[0].coverage >= LEAST_COVERAGE and rank <= PLAIN
-    if len(best) > 1 or not (is_enough or named):
-        raise OpenQuestionError(_question(best), [reading.answer for reading in best[:MOST_ASKED]], choices)
+    if refused or len(best) > 1 or not (is_enough or named):
+        answers = [reading.answer for reading in best[:MOST_ASKED]]
+        raise OpenQuestionError(unreadable + _question(best), answers, choices)
     return best[0]
 
 

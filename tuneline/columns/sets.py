@@ -66,11 +66,26 @@ def share_of(column: Column, fits: Callable[[str], object]) -> float:
 def set_readings(column: Column) -> list[LabelReading]:
     """Return how a column has several labels in a cell: at most one reading."""
     if share_of(column, OBJECT.fullmatch) > MOST_OBJECTS:
-        return [_refused(column, "JSON objects", ONE_CELL)]
+        return [_refused(column, "JSON objects", _chat_hint(column) or ONE_CELL)]
     are_numbers = all(value.startswith("1") and value.isdecimal() for value in column.values)
     if share_of(column, VECTOR.fullmatch) >= LEAST_FIT and not are_numbers:
         return [_refused(column, "several 0 and 1 in a cell", ONE_CELL)]
     return _lists(column) or _best_separated(column)
+
+
+def _chat_hint(column: Column) -> str:
+    """Return how a column of chats becomes texts and labels; empty if it has something else."""
+    chat = next(iter(column.values), "")
+    for role, content in (("role", "content"), ("from", "value")):
+        if f'"{role}": ' in chat and f'"{content}": ' in chat:
+            message = f'first(."{column.name}"[] | select(.{role} | IN({{}})).{content})'
+            text = message.format('"user", "human"')
+            label = message.format('"assistant", "gpt"')
+            return (
+                "Write the first question and its answer of each chat as text and label: jq -c '.. |"
+                f' select(."{column.name}"?) | {{text: {text}, label: {label}}}\' FILE > FILE.jsonl'
+            )
+    return ""
 
 
 def _refused(column: Column, held: str, hint: str) -> LabelReading:

@@ -1,12 +1,16 @@
 """No file of the corpus is silently read wrongly: each is read rightly, or asked about, or refused."""
 
+import json
+import re
+import shutil
+import subprocess
 from collections import Counter
 
 import pytest
 
 from tests.columns_corpus import KINDS, Columns, Kind, drawn
 from tuneline.columns.choice import decide_columns
-from tuneline.columns.profiles import count_columns, count_words
+from tuneline.columns.profiles import NESTED, count_columns, count_words
 from tuneline.columns.readings import OpenQuestionError, UserChoices
 from tuneline.readers.label_values import label_number
 from tuneline.runtime.errors import DataError
@@ -135,13 +139,47 @@ def test_label_that_most_rows_lack_is_asked_about_once():
         ("objects", "JSON objects"),
         ("votes with semicolons", "labels of several people in a cell"),
         ("money", "numbers with units or thousands"),
-        ("stars", "--label y --task classification"),
     ],
 )
 def test_what_cannot_be_read_is_refused(name, message):
     with pytest.raises(DataError, match=message) as refused:
         decision_on(drawn(KINDS[name], seed=1, rows=400, dirt=0))
     assert "--label COLUMN" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (lambda row: f"{row % 5} stars", "numbers with units"),
+        (lambda row: NESTED + f"[{row % 3}, {row % 3}]", "labels of several people"),
+    ],
+)
+def test_column_that_cannot_be_read_leaves_the_others_to_choose_from(cells, problem):
+    with pytest.raises(OpenQuestionError, match=f"'votes': {problem}.*, which cannot be read") as asked:
+        decided(["text", "votes", "overall"], sentence, cells, lambda row: str(row % 5))
+    assert "--label overall --task classification" in asked.value.hint
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ({"role": "user", "content": "Late?"}, {"role": "assistant", "content": "delivery"}),
+        ({"from": "human", "value": "Late?"}, {"from": "gpt", "value": "delivery"}),
+    ],
+)
+def test_chats_become_texts_and_labels_by_the_command_that_is_proposed(question, answer):
+    chats = [json.dumps([{**question, "id": row}, answer]) for row in range(40)]
+    with pytest.raises(DataError) as refused:
+        decided(["chat"], lambda row: NESTED + chats[row])
+    (program,) = re.findall("jq -c '(.*)' FILE", refused.value.hint)
+    jq = shutil.which("jq")
+    if jq is None:
+        pytest.skip("jq is not installed")
+    lines = "".join(f'{{"chat": {chat}}}\n' for chat in chats)
+    done = subprocess.run([jq, "-c", program], input=lines, capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"text": "Late?", "label": "delivery"}
+    ] * 40
 
 
 def test_mistaken_labels_are_shown():
