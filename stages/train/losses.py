@@ -25,7 +25,8 @@ class Loss:
     """The loss of the task, or a function of the user, per example.
 
     ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7).
-    Class weights have the shape ``(classes,)``; ``None`` for 1 each.
+    Class weights have the shape ``(classes,)``; ``None`` for 1 each. A row has the weight of its own
+    class: torch's ``weight`` weighs each part of a smoothed target, so sure rows would seem to be rare ones.
     """
 
     task: Task
@@ -45,21 +46,24 @@ class Loss:
         weight = None
         if self.class_weights is not None:
             weight = torch.as_tensor(self.class_weights, device=logits.device)
+
+        losses: Tensor
         if self.function is not None:
-            losses: Tensor = self.function(outputs, labels).float()
-            return losses if weight is None else losses * weight[labels]
-        if isinstance(self.task, Regression):
-            return functional.mse_loss(outputs, labels, reduction="none")
-        if isinstance(self.task, Multilabel):
+            losses = self.function(outputs, labels).float()
+        elif isinstance(self.task, Regression):
+            losses = functional.mse_loss(outputs, labels, reduction="none")
+        elif isinstance(self.task, Multilabel):
             # the mean over the labels; smoothing moves each target by half its share towards 0.5
             targets = labels.float() * (1 - self.label_smoothing) + self.label_smoothing / 2
-            entropies = functional.binary_cross_entropy_with_logits(
-                outputs, targets, pos_weight=weight, reduction="none"
+            losses = functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
+            if weight is not None:
+                losses = torch.where(labels == 1, losses * weight, losses)
+            return losses.mean(dim=1)
+        else:
+            losses = functional.cross_entropy(
+                outputs, labels, reduction="none", label_smoothing=self.label_smoothing
             )
-            return entropies.mean(dim=1)
-        return functional.cross_entropy(
-            outputs, labels, weight, reduction="none", label_smoothing=self.label_smoothing
-        )
+        return losses if weight is None else losses * weight[labels]
 
     def total_weight(self, labels: Labels) -> float:
         """Return the divisor of the summed losses: the number of examples, or their summed class weights."""

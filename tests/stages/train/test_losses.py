@@ -1,11 +1,12 @@
 """The losses of rows, and their weights."""
 
+import numpy as np
 import pytest
 import torch
 
 from stages.train.losses import Loss, balanced_weights
 from tests.tuneline.tasks.label_sets import random_rows
-from tuneline.tasks import Multilabel
+from tuneline.tasks import Classification, Multilabel
 
 TASK = Multilabel(("angry", "billing", "technical"))
 
@@ -27,3 +28,26 @@ def test_balanced_weights_give_rows_with_and_without_a_label_the_same_total():
     weights = balanced_weights(TASK, labels)
     assert weights * labels.sum(axis=0) == pytest.approx((1 - labels).sum(axis=0))
     assert balanced_weights(TASK, labels * [1, 1, 0])[2] == 1.0
+
+
+@pytest.mark.parametrize("kind", [Classification, Multilabel])
+def test_loss_of_a_sure_row_is_smallest_at_its_smoothed_target_whatever_its_class_weighs(kind):
+    task = kind(("common", "rare"))
+    smoothing = 0.1
+    loss = Loss(task, smoothing, class_weights=np.array([0.5, 50.0], np.float32))
+    labels = torch.tensor([0, 1])
+    if kind is Multilabel:
+        labels = torch.eye(2, dtype=torch.int8)
+    logits = torch.zeros(2, 2, requires_grad=True)
+    optimizer = torch.optim.LBFGS([logits], max_iter=200, line_search_fn="strong_wolfe")
+
+    def step():
+        optimizer.zero_grad()
+        total = loss.per_example(logits, labels).sum()
+        total.backward()
+        return total
+
+    optimizer.step(step)
+    probabilities = logits.softmax(1) if kind is Classification else logits.sigmoid()
+    expected = torch.eye(2) * (1 - smoothing) + smoothing / 2
+    assert torch.allclose(probabilities, expected, atol=1e-3)
