@@ -4,7 +4,9 @@ The source is Guo et al. 2017, "On Calibration of Modern Neural Networks". One n
 model is of itself and changes no prediction. It is fitted to rows of validation, whose number limits what it
 can claim: rows without an error do not show that there are none, and the best temperature for them is zero,
 with probabilities of 1. So the rows count as if one more of them were wrong, in favour of its second class
-(Platt 1999, "Probabilistic Outputs for Support Vector Machines", section 2.2, for two classes).
+(Platt 1999, "Probabilistic Outputs for Support Vector Machines", section 2.2, for two classes). With several
+labels, it is wrong in one of them. A temperature that is no better on rows that have not fitted it is not
+taken.
 """
 
 from collections.abc import Callable
@@ -25,8 +27,10 @@ DIGITS = 6
 """Digits of a temperature, so that it does not depend on the last bits of the processor's exponentials."""
 MOST_ROWS = 20_000
 """Rows by which a temperature is fitted at most, so that it takes seconds."""
-FEWEST_OF_LABEL = 20
+FEWEST_OF_LABEL = 100
 """Rows that must have a label, and rows that must not, for a temperature of its own."""
+FOLDS = 3
+"""Parts of the rows; what each of them loses is measured with the temperature of the others."""
 
 
 @singledispatch
@@ -50,31 +54,39 @@ def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[An
         return task
     surplus = _surplus(independent_rows(clusters, labelled))
     rows = spaced_rows(labelled)
-    return replace(task, temperature=_fitted_temperature(logits[rows], labels[rows], surplus))
+    folds = _folds(clusters, rows)
+    return replace(task, temperature=_chosen_temperature(logits[rows], labels[rows], folds, surplus))
 
 
 @calibrated.register(Multilabel)
 def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Multilabel:
-    """Return the task with a temperature for each label, the one of all labels where few rows have it."""
+    """Return the task with a temperature for each label: its own where that is better than the shared one."""
     labelled = np.flatnonzero(task.valid(labels))
     if not len(labelled):
         return task
-    surplus = _surplus(independent_rows(clusters, labelled))
+    independent = independent_rows(clusters, labelled)
     rows = spaced_rows(labelled)
+    folds = _folds(clusters, rows)
     logits = logits[rows]
     has_label = (labels[rows] == 1).astype(np.int64)
 
-    # one temperature of all labels, and one of each label with enough rows
+    # one temperature of all labels
     decisions = spaced_rows(np.arange(has_label.size))
-    shared = _fitted_temperature(
-        _two_classes(logits.ravel()[decisions]), has_label.ravel()[decisions], surplus
+    shared = _chosen_temperature(
+        _two_classes(logits.ravel()[decisions]),
+        has_label.ravel()[decisions],
+        folds.repeat(task.outputs)[decisions],
+        _surplus(independent * task.outputs),
     )
+
+    # one of each label with enough rows
     temperatures = np.full(task.outputs, shared)
     with_label = has_label.sum(axis=0)
     without_label = len(rows) - with_label
     for label in np.flatnonzero(np.minimum(with_label, without_label) >= FEWEST_OF_LABEL):
-        own = _fitted_temperature(_two_classes(logits[:, label]), has_label[:, label], surplus)
-        temperatures[label] = own
+        of_label = _two_classes(logits[:, label])
+        surplus = _surplus(independent)
+        temperatures[label] = _chosen_temperature(of_label, has_label[:, label], folds, surplus, shared)
     return replace(task, temperatures=tuple(temperatures.tolist()))
 
 
@@ -104,8 +116,16 @@ def best_temperature(loss: Callable[[float], float]) -> float:
 
 
 def _surplus(independent: int) -> float:
-    """Return the share of the one row that counts as wrong in addition, among two more (Laplace)."""
+    """Return the share of the one decision that counts as wrong in addition, among two more (Laplace)."""
     return 1 / (independent + 2)
+
+
+def _folds(clusters: NDArray[Any] | None, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the fold of each row; rows of one cluster are in one."""
+    if clusters is None:
+        return np.arange(len(rows)) % FOLDS
+    _, numbers = np.unique(clusters[rows], return_inverse=True)
+    return np.asarray(numbers % FOLDS)
 
 
 def _two_classes(logits: NDArray[np.float32]) -> Logits:
@@ -113,8 +133,29 @@ def _two_classes(logits: NDArray[np.float32]) -> Logits:
     return np.stack([np.zeros_like(logits), logits], axis=1)
 
 
-def _fitted_temperature(logits: Logits, labels: NDArray[np.int64], surplus: float) -> float:
-    """Return the temperature with the smallest log loss, where a share of each row counts as wrong."""
+def _chosen_temperature(
+    logits: Logits,
+    labels: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    surplus: float,
+    default: float = 1.0,
+) -> float:
+    """Return the temperature with the smallest log loss, or the default if the folds lose less with it."""
+    lost = 0.0
+    for fold in range(FOLDS):
+        held_out = folds == fold
+        if held_out.all() or not held_out.any():
+            continue
+        temperature = best_temperature(_log_loss(logits[~held_out], labels[~held_out], surplus))
+        loss = _log_loss(logits[held_out], labels[held_out], surplus)
+        lost += float(held_out.sum()) * (loss(temperature) - loss(default))
+    if lost > 0:
+        return default
+    return round(best_temperature(_log_loss(logits, labels, surplus)), DIGITS)
+
+
+def _log_loss(logits: Logits, labels: NDArray[np.int64], surplus: float) -> Callable[[float], float]:
+    """Return the log loss by temperature, where a share of each row counts as wrong."""
     wide = logits.astype(np.float64)
     wide -= wide.max(axis=1, keepdims=True)
     of_label = wide[np.arange(len(wide)), labels]
@@ -127,4 +168,4 @@ def _fitted_temperature(logits: Logits, labels: NDArray[np.int64], surplus: floa
         total = np.exp(wide / temperature).sum(axis=1)
         return float(np.mean(np.log(total) - expected / temperature))
 
-    return round(best_temperature(loss), DIGITS)
+    return loss

@@ -57,8 +57,9 @@ LOGITS = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0], [0.0
 LABELS = np.array([0, 2, 1, 1])
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0, 0.5], dtype=np.float32)])
+@pytest.mark.parametrize(
+    ("smoothing", "weights"), [(0.0, None), (0.2, None), (0.0, np.array([1.0, 2.0, 0.5], dtype=np.float32))]
+)
 def test_loss_over_total_weight_equals_the_mean_of_torch(smoothing, weights):
     loss = Loss(task_with_names("abc"), label_smoothing=smoothing, class_weights=weights)
     labels = torch.from_numpy(LABELS)

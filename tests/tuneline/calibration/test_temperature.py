@@ -69,3 +69,21 @@ def test_each_label_has_a_temperature_and_keeps_its_decisions():
     assert rare not in (sure, unsure)
     assert (task.predictions(logits) == SETS.predictions(logits)).all()
     assert task.with_decisions(task.decisions).temperatures == task.temperatures
+
+
+def test_rows_of_many_rare_labels_do_not_make_true_probabilities_less_true():
+    random = np.random.default_rng(0)
+    is_in_question = random.random((160, 48)) < 0.06
+    logits = np.where(is_in_question, random.normal(1.5, 2, (160, 48)), random.normal(-6, 1, (160, 48)))
+    labels = (random.random(logits.shape) < sigmoid(logits)).astype(np.int8)
+    task = calibrated(Multilabel(tuple(map(str, range(48)))), logits.astype(np.float32), labels, None)
+    assert np.median(task.temperatures) == pytest.approx(1, abs=0.1)
+
+
+def test_a_temperature_that_other_rows_do_not_confirm_is_1():
+    random = np.random.default_rng(3)
+    confirmed = []
+    for _ in range(20):
+        logits, labels = drawn_classes(60, 1.0, int(random.integers(1000)))
+        confirmed.append(calibrated(CLASSES, logits, labels, None).temperature != 1)
+    assert 0 < sum(confirmed) < 10
