@@ -185,8 +185,9 @@ class TextLines:
 
 
 ENCODING_HINT = (
-    "Save the file as utf-8, or name its encoding (data.files.encoding, --encoding): cp1252 and latin-1 are"
-    " common."
+    "Save the file as utf-8, or name its encoding (--encoding NAME, data.files.encoding): Excel writes cp1252"
+    " in Western Europe and America, cp1250 in Central Europe, cp1251 for Cyrillic, cp1253 for Greek, cp1254"
+    " for Turkish, cp1255 for Hebrew, cp1256 for Arabic and Persian, cp932 in Japan, cp936 in China."
 )
 
 

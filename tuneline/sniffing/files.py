@@ -15,6 +15,7 @@ from tuneline.readers.rows import MISREAD, RowProblem
 from tuneline.readers.tables import Format, Input, open_lines, open_table
 from tuneline.readers.text import (
     CHUNK,
+    ENCODING_HINT,
     file_name,
     is_encoded,
     known_encoding,
@@ -197,11 +198,7 @@ def detect_encoding(path: Path) -> str:
                 broken += 1
     if valid > MOST_ACCIDENTS * broken:
         return "utf-8"
-    raise DataError(
-        f"{path} is not utf-8, and its bytes do not tell its encoding.",
-        "Name it (--encoding NAME, data.files.encoding): Excel writes cp1252 in Western Europe and America,"
-        " cp1250 in Central Europe, cp1251 for Cyrillic. Or save the file as CSV UTF-8.",
-    )
+    raise DataError(f"{path} is not utf-8, and its bytes do not tell its encoding.", ENCODING_HINT)
 
 
 def _refuse_no_rows(path: Path) -> None:

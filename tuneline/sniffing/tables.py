@@ -103,17 +103,32 @@ def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, float]:
     literal quotes becomes irregular when they are read as quoting: cells run over line ends, or text follows
     a closing quote, which the strict mode of the csv module refuses.
     """
-    csv.field_size_limit(LONGEST_FIELD)
-    counts = Counter(map(len, split_records(layout, iter(lines))))
-    del counts[0]  # empty lines
+    counts = record_widths(lines, layout)
     if not counts:
         return 0.0, 0.0
     width, agreeing = counts.most_common(1)[0]
+    quoted = replace(layout, quoting="standard", quote='"')
+    if layout != quoted and is_one_column(lines, quoted):
+        return 0.0, 0.0
     evenness = 0.0
     if width > 1:
         # Rounded, because the end of the sample cuts the last record, of several lines in quotes.
         evenness = round(agreeing / counts.total(), 2)
     return evenness, tidiness(lines, layout)
+
+
+def record_widths(lines: Sequence[str], layout: Layout) -> Counter[int]:
+    """Return how many records have each number of cells. Empty lines are none."""
+    csv.field_size_limit(LONGEST_FIELD)
+    widths = Counter(map(len, split_records(layout, iter(lines))))
+    del widths[0]
+    return widths
+
+
+def is_one_column(lines: Sequence[str], layout: Layout) -> bool:
+    """Return True if quotes enclose whole records: the delimiters inside are of the texts."""
+    widths = record_widths(lines, layout)
+    return widths[1] >= LEAST_EVEN * widths.total() and tidiness(lines, layout) >= LEAST_EVEN
 
 
 def tidiness(lines: Sequence[str], layout: Layout) -> float:

@@ -109,6 +109,14 @@ def test_unreadable_file_is_refused_with_a_hint(tmp_path, name, content, message
         rows_of(written(tmp_path, name, content))
 
 
+@pytest.mark.parametrize(("text", "encoding"), [("شكرا جزيلا", "cp1256"), ("תודה רבה", "cp1255")])
+def test_encoding_that_bytes_do_not_tell_is_among_the_named_ones(tmp_path, text, encoding):
+    path = written(tmp_path, "a.csv", f"text,label\n{text},a\n" * 20, encoding)
+    with pytest.raises(DataError, match="do not tell its encoding") as refused:
+        sniff(path)
+    assert encoding in refused.value.hint
+
+
 CELLS = st.text(st.sampled_from('ab ,;|\t"\nß'), max_size=8)
 
 
@@ -211,6 +219,15 @@ def test_apostrophes_enclose_cells(tmp_path):
     assert rows_of(path)[0] == ("'tis the season", "a")
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("header", ["sentence\n", ""])
+def test_column_of_quoted_texts_with_a_delimiter_each_is_one_column(tmp_path, delimiter, header):
+    lines = [f'"dull {delimiter} lifeless ""{row}"""\n' for row in range(40)]
+    path = written(tmp_path, "a.csv", header + "".join([*lines, '"over\nlines"\n', "plain\n"]))
+    rows = cells_of(read_file(sniff(path, header=bool(header)).settled(), STOP))
+    assert rows[:2] == [(f'dull {delimiter} lifeless "{row}"',) for row in range(2)]
+
+
 def test_one_broken_row_does_not_make_all_quotes_literal(tmp_path):
     path = written(
         tmp_path, "a.csv", "text,label\n" + '"fine","a"\n' * 40 + '"x"y,"b"\n' + '"fine","b"\n' * 40
@@ -260,6 +277,7 @@ ROWS_OF_CASES = {
     "sep_line": 180,
     "apostrophe_quotes": 12,
     "backslash_quotes": 180,
+    "one_quoted_column": 2,
 }
 
 
