@@ -1,4 +1,5 @@
 """Classes that a person would question: rare ones, and those whose names look like a mistake."""
+# ruff: noqa: RUF001 (letters that look alike)
 
 import re
 import unicodedata
@@ -26,11 +27,24 @@ SHOWN_CHARACTERS = 60
 """Characters of a name in a note."""
 MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
 """How programs write a missing value, in lower case."""
-NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_\-\u2010-\u2015]+(?=\w)")
+NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 """White space, underscores and hyphens between letters or digits.
 
 ``not_spam`` is like ``not spam``, but ``-1`` is not like ``1``.
 """
+
+DRAWN_ALIKE = {
+    **str.maketrans("авекмнорстухіјѕ", "abekmhopctyxijs"),  # Cyrillic
+    **str.maketrans("αβεζηικνορτυχ", "abezhiknoptyx"),  # Greek
+    # i without a dot, or with two; Persian and Urdu letters; tatweel
+    **str.maketrans("ı\u0649\u064a\u0643\u06c1\u06d5", "i\u06cc\u06cc\u06a9\u0647\u0647", "\u0307\u0640"),
+    **dict.fromkeys(map(ord, "‘’‛ʹʻʼʽ`′׳"), "'"),
+    **dict.fromkeys(map(ord, "“”„‟″״"), '"'),
+    **dict.fromkeys(map(ord, "‐‑‒–—―−"), "-"),
+}
+"""Letters in lower case, and signs, that look like another one: a part of the confusables of Unicode."""
+INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+"""Default-ignorable characters that are no control or format characters, such as variation selectors."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,7 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
     """Return, by name, which other class a class is like.
 
     It is the class of most rows whose name differs only in what a person does not see: case, white space,
-    underscores and hyphens, a full stop at the end, invisible characters.
+    underscores and hyphens, a full stop at the end, invisible characters, letters that look the same.
     """
     groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, count in zip(names, rows, strict=True):
@@ -149,8 +163,11 @@ def like_other(names: Sequence[str], rows: Sequence[int]) -> dict[str, list[str]
 
 def name_key(name: str) -> str:
     """Return a name without what a person does not see."""
-    text = unicodedata.normalize("NFKC", repaired(name)).casefold()
-    visible = "".join(character for character in text if character.isspace() or not _invisible(character))
+    text = unicodedata.normalize("NFKC", repaired(name).replace("´", "'")).casefold()
+    visible = ""
+    for character in text.translate(DRAWN_ALIKE):
+        if character.isspace() or not _invisible(character):
+            visible += str(unicodedata.decimal(character, character))
     text = NAME_SEPARATORS.sub(" ", " ".join(visible.split()))
     return text.rstrip(".,;: ").strip("'\" ") or name
 
@@ -179,7 +196,10 @@ def quoted_name(name: str) -> str:
 
 
 def _invisible(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp")
+    """Return True for a character without an outline, and for a vowel sign of Hebrew or Arabic."""
+    is_vowel_sign = 10 <= unicodedata.combining(character) <= 36
+    is_ignorable = unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp")
+    return is_ignorable or is_vowel_sign or INVISIBLE.match(character) is not None
 
 
 def _counts(split: RawSplit) -> NDArray[np.int64]:

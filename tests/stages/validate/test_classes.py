@@ -23,9 +23,35 @@ def test_names_that_look_alike_have_the_same_key(name):
 @pytest.mark.parametrize(
     "pair",
     [
+        ("❤", "❤\ufe0f"),
+        ("İade", "iade"),
+        ("ISLAK", "ıslak"),
+        ("شكاوي", "شکاوی"),
+        ("شـــكر", "شكر"),
+        ("شُكر", "شكر"),
+        ("٣", "۳"),
+        ("don’t", "don't"),
+        ("don´t", "don't"),
+        ("−1", "-1"),
+        ("ОК", "OK"),
+        ("ΤΟΚΟΣ", "TOKOΣ"),
+        ("e\u0301tat", "état"),
+    ],
+)
+def test_two_names_that_look_alike_have_the_same_key(pair):
+    assert name_key(pair[0]) == name_key(pair[1])
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
         ("-1", "1"),
         ("сор", "кот"),
         ("é", "e"),
+        ("ขาว", "ข่าว"),
+        ("कल", "कुल"),
+        ("5 μm", "5 mm"),
+        ("👍🏻", "👍🏿"),
     ],
 )
 def test_names_that_look_different_have_different_keys(pair):
