@@ -42,6 +42,19 @@ def test_hash_is_that_of_the_specification():
     assert hashes(pa.array(["café", None]), seed=42).tolist() == [5499886244904257890, 0]
 
 
+@pytest.mark.parametrize(
+    ("letters", "key"),
+    [
+        ("\U0001e030 \U00011f04", 0x785AD966239BF999),  # Unicode 15.0
+        ("\U0002ebf0 \u2ffc", 0xB91B1DE2EC7DB5FA),  # 15.1
+        ("\u1c89 \ua7cb \U00010d50 \U00011382\U000113c9 \U0001ccd6", 0xBBE9D31E67C638A5),  # 16.0
+        ("\ua7ce \ua7f1 \U00016ea0", 0x54BA21EC76142FF2),  # 17.0
+    ],
+)
+def test_split_of_new_letters_stays_where_the_tables_of_unicode_in_arrow_change(letters, key):
+    assert row_hashes([pa.array([letters])], None, seed=0).tolist() == [key]
+
+
 @pytest.mark.parametrize("params", [EXACT, STABLE])
 def test_split_depends_on_seed_and_text_but_not_on_the_order_of_the_rows(params):
     rows = numbered(400)
