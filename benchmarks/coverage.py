@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tuneline.metrics.scores import compute_metric
 from tuneline.metrics.stats import metric_interval, paired_difference
-from tuneline.metrics.table import METRIC_TABLE
+from tuneline.metrics.table import METRIC_TABLE, Averaging
 
 FRESH_ROWS = 50_000
 TRAIN_CLUSTERS = 300
@@ -69,7 +69,7 @@ class Kind:
     alike: float = 0.0
     shares: tuple[float, ...] = (0.5, 0.5)
     sets: bool = False
-    average: str = "macro"
+    average: Averaging = "macro"
     signal: float = 1.5
 
 
@@ -77,9 +77,9 @@ KINDS = (
     Kind("independent rows", "accuracy", 300),
     Kind("independent rows, six classes", "f1", 300, shares=UNEVEN_CLASSES),
     Kind("independent rows, numbers", "pearson", 300, shares=()),
-    Kind("5 % positives", "f1", 400, shares=(0.95, 0.05), average="binary"),
-    Kind("5 % positives", "f1", 1_000, shares=(0.95, 0.05), average="binary"),
-    Kind("5 % positives, clear ones", "f1", 300, shares=(0.95, 0.05), average="binary", signal=8.0),
+    Kind("5 % positives", "f1", 400, shares=(0.95, 0.05), average=1),
+    Kind("5 % positives", "f1", 1_000, shares=(0.95, 0.05), average=1),
+    Kind("5 % positives, clear ones", "f1", 300, shares=(0.95, 0.05), average=1, signal=8.0),
     Kind("5 % positives", "matthews_correlation", 400, shares=(0.95, 0.05)),
     Kind("several labels", "macro_f1", 400, shares=RARE_LABELS, sets=True),
     Kind("several labels", "micro_f1", 400, shares=RARE_LABELS, sets=True),
@@ -90,7 +90,7 @@ KINDS = (
     Kind("copies, very uneven", "accuracy", 51, heavy, 1.0),
     Kind("copies, one huge cluster", "accuracy", 51, one_huge, 1.0),
     Kind("copies, six classes", "f1", 100, uneven, 1.0, shares=UNEVEN_CLASSES),
-    Kind("copies, 5 % positives", "f1", 300, uneven, 1.0, shares=(0.95, 0.05), average="binary"),
+    Kind("copies, 5 % positives", "f1", 300, uneven, 1.0, shares=(0.95, 0.05), average=1),
     Kind("copies, several labels", "micro_f1", 100, uneven, 1.0, shares=RARE_LABELS, sets=True),
     Kind("copies, several labels", "macro_f1", 200, uneven, 1.0, shares=RARE_LABELS, sets=True),
     Kind("copies, numbers", "pearson", 51, uneven, 1.0, shares=()),

@@ -50,7 +50,7 @@ def print_power(sizes: tuple[float, ...], distances: tuple[float, float]) -> Non
     generator = np.random.default_rng(0)
     shares = np.array(sizes) / np.sum(sizes)
     cells = [" ".join(f"{share:.2f}" for share in shares)]
-    average = "binary" if len(shares) == 2 else "macro"
+    average = 1 if len(shares) == 2 else "macro"
     draws = [predictions(generator, shares, distances) for _ in range(DRAWS)]
     for name in METRICS:
         shown = 0

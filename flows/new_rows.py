@@ -190,7 +190,7 @@ class Harvester:
                 labels = label_texts(columns.task, batch[LABEL]).to_pylist()
                 for key, label in zip(keys, labels, strict=True):
                     self._labels.setdefault(key, label and sys.intern(label))
-                classes |= observed_classes(columns.task, batch[LABEL])
+                classes |= observed_classes(columns.task, batch[LABEL]).keys()
                 if held_out is not None:
                     held_out.update(keys)
         return classes

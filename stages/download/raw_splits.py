@@ -4,6 +4,7 @@ A split has the rows of a split of the source, or those that ``data.split`` take
 complete and corrected rows, at most ``data.max_rows``, with labels as ids.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -148,7 +149,10 @@ class LabelEncoder:
         observed = _observed(unnamed, train)
         names = tuple(data.label_names or train.staged.label_names or _sorted(observed))
         written = written_classes(names, observed if data.label_names else ())
-        return cls(unnamed.of_outputs(names), written)
+        task = unnamed.of_outputs(names)
+        if task.one_class and len(names) == 2 and observed[written[0]] < observed[written[1]]:
+            task = task.with_decisions({"positive": names[0]})
+        return cls(task, written)
 
     def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
         """Return the labels of a batch for ``data/raw``, of the type of the task.
@@ -169,12 +173,12 @@ def _sorted(names: Collection[str]) -> list[str]:
     return sorted(names)
 
 
-def _observed(task: Task, train: RowSelection) -> set[str]:
-    """Return the distinct labels of train."""
-    observed: set[str] = set()
+def _observed(task: Task, train: RowSelection) -> Counter[str]:
+    """Return how often each label is in train."""
+    observed: Counter[str] = Counter()
     rows = 0
     for batch in train.batches():
-        observed |= observed_classes(task, batch[LABEL])
+        observed.update(observed_classes(task, batch[LABEL]))
         rows += batch.num_rows
         # Checked in the loop: a column of texts would fill the memory with distinct labels.
         if len(observed) > MANY and 2 * len(observed) > rows:
@@ -186,7 +190,7 @@ def _observed(task: Task, train: RowSelection) -> set[str]:
     if len(observed) < 2:
         only = "no label"
         if observed:
-            only = f"only the label {observed.pop()!r}"
+            only = f"only the label {min(observed)!r}"
         raise DataError(
             f"The train split has {only}.",
             "A classification needs at least two classes; check data.splits and data.label_column.",

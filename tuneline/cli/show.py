@@ -45,25 +45,23 @@ from tuneline.results.verdict.facts import RunFacts, is_stale
 from tuneline.results.verdict.rules import EARLIER_MODEL, judge_run, next_steps
 from tuneline.runtime.errors import StageError
 from tuneline.settings import load_settings
-from tuneline.words.titles import SIMPLE_MODEL_TITLES, title_of
+from tuneline.words.titles import SIMPLE_MODEL_TITLES, positive_class, title_of
 
 if TYPE_CHECKING:
     from tuneline.comparison.revisions import RevisionComparison
 
 
-def _baseline_titles() -> dict[str, str]:
-    """Return the titles of the metrics of the simple models, by their keys in metrics/evaluate.json."""
+def _baseline_titles(positive: str | None) -> dict[str, str]:
+    """Return the titles of what metrics/evaluate.json has after the metrics of the model, in order."""
     titles = {}
     for model, title in SIMPLE_MODEL_TITLES.items():
         for metric in ALL_METRICS.values():
             key = baseline_key(metric, model)
             if metric.of_predictions and key:
-                titles[key] = f"{title_of(metric.name)} of {title}"
-    return titles
+                titles[key] = f"{title_of(metric.name, positive)} of {title}"
+    return titles | {"rows": "Rows", INDEPENDENT_ROWS: "Independent rows"}
 
 
-BASELINE_TITLES = _baseline_titles() | {"rows": "Rows", INDEPENDENT_ROWS: "Independent rows"}
-"""Titles of the numbers in metrics/evaluate.json that come after the metrics of the model, in this order."""
 PATHS = {
     "model": "models/classifier",
     "ONNX": "models/onnx",
@@ -127,7 +125,7 @@ def show_project(console: Console, root: Path) -> None:
     # quality
     for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
-    console.print(quality_table(evaluated, run.compared, split))
+    console.print(quality_table(evaluated, run.compared, split, run.positive))
     for finding in judge_run(run):
         console.print(Text(f"{finding}\n"))
 
@@ -165,16 +163,21 @@ def warnings_of_lock(root: Path, lock: Lock, *, compared: bool) -> list[str]:
     return [message for message in messages if message]
 
 
-def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | None, split: str) -> Table:
-    """Return one row for each metric of the trained model, then the comparisons of exported models."""
+def quality_table(
+    evaluated: Mapping[str, float], compared: ComparisonRecord | None, split: str, positive: str | None
+) -> Table:
+    """Return one row for each metric of the trained model, then the comparisons of exported models.
+
+    ``positive`` is the class that F1 of two classes is of.
+    """
     table = Table(title=f"Quality on {split}", title_justify="left", show_header=False)
     table.add_column(justify="left")
     table.add_column(justify="right")
 
     titles = {}
     for name in (*ALL_METRICS, *custom_metrics(evaluated)):
-        titles[name] = title_of(name)
-    titles |= BASELINE_TITLES
+        titles[name] = title_of(name, positive)
+    titles |= _baseline_titles(positive)
     for key, title in titles.items():
         if key in evaluated:
             table.add_row(title, _shown(evaluated[key]))
@@ -185,7 +188,7 @@ def quality_table(evaluated: Mapping[str, float], compared: ComparisonRecord | N
         table.add_section()
         lost = model.metrics[f"{compared.metric}_drop"]
         table.add_row(f"ONNX {precision}: agreement with the trained model", _shown(model.agreement))
-        table.add_row(f"ONNX {precision}: {title_of(compared.metric)} lost", _shown(lost))
+        table.add_row(f"ONNX {precision}: {title_of(compared.metric, positive)} lost", _shown(lost))
         table.add_row(f"ONNX {precision}: largest difference of a logit", _shown(model.max_abs_diff))
     return table
 
@@ -294,9 +297,10 @@ def show_record(console: Console, path: Path) -> None:
     record = ExportRecord.read(
         path, f"`git log -- {path}` names the commit whose Tuneline reads it, or export the model again."
     )
+    positive = positive_class(record.labels, record.decisions or {})
     for precision, model in record.models.items():
         if model.metrics:
-            console.print(quality_table(model.metrics, None, f"{record.split}, {precision}"))
+            console.print(quality_table(model.metrics, None, f"{record.split}, {precision}", positive))
 
     # what it reads and predicts
     texts = ", ".join(record.text_columns)
@@ -345,7 +349,7 @@ def comparison_table(comparison: "RevisionComparison", revision: str) -> Table:
     table = Table("", "now", revision, "difference", "95 % interval", title=title, title_justify="left")
     for name, difference in comparison.models.differences.items():
         table.add_row(
-            title_of(name),
+            title_of(name, comparison.positive),
             f"{difference.first:.4f}",
             f"{difference.second:.4f}",
             f"{difference.value:+.4f}",

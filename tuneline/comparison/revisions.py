@@ -23,6 +23,7 @@ from tuneline.predictions.files import Predictions, read_predictions
 from tuneline.repository.dvc import Lock, cached_folder, cached_out, read_lock
 from tuneline.repository.git import lock_at
 from tuneline.runtime.errors import DataError, StageError
+from tuneline.words.titles import positive_class
 
 NumberedRows = dict[tuple[str, int], int]
 """Row numbers by the hash of the texts, and how often these texts came before."""
@@ -67,6 +68,7 @@ class RevisionComparison:
         left_out: Number of rows that only the present model predicted, and that only the other one did.
         relabelled: Number of rows whose label was another when the other model was scored.
         split: The split of the rows.
+        positive: Name of the class that F1 of two classes is of.
     """
 
     models: PairedComparison
@@ -74,6 +76,7 @@ class RevisionComparison:
     left_out: tuple[int, int]
     relabelled: int
     split: str
+    positive: str | None
 
 
 def compare_with(root: Path, revision: str) -> RevisionComparison:
@@ -170,4 +173,11 @@ def compare_revisions(
     )
     left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
     is_relabelled = (second.labels != first.labels).reshape(len(common), -1).any(axis=1)
-    return RevisionComparison(models, len(common), left_out, int(is_relabelled.sum()), split)
+    return RevisionComparison(
+        models,
+        len(common),
+        left_out,
+        int(is_relabelled.sum()),
+        split,
+        positive_class(task.names, task.decisions),
+    )

@@ -24,40 +24,42 @@ Curve = tuple[Floats, Floats]
 _GRID = np.linspace(0.0, 1.0, POINTS + 1)
 
 
-def _scored_classes(probability: Floats, labels: NDArray[Any]) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
+def _scored_classes(
+    probability: Floats, labels: NDArray[Any], positive: int = 1
+) -> Iterator[tuple[NDArray[np.bool_], Floats]]:
     """Yield the classes whose curves are defined: which rows have the class, and its probability.
 
-    At least one row has the class, but not all. With two exclusive classes it is the positive one.
+    At least one row has the class, but not all. With two exclusive classes it is the ``positive`` one.
     """
     classes: Sequence[int] = range(probability.shape[1])
     if len(classes) == 2 and labels.ndim == 1:
-        classes = [1]  # the curve of class 0 would say the same
+        classes = [positive]
     for index in classes:
-        positive = np.asarray(labels == index)
+        is_member = np.asarray(labels == index)
         if labels.ndim == 2:
-            positive = np.asarray(labels[:, index] == 1)
-        if positive.any() and not positive.all():
-            yield positive, probability[:, index]
+            is_member = np.asarray(labels[:, index] == 1)
+        if is_member.any() and not is_member.all():
+            yield is_member, probability[:, index]
 
 
-def roc_curve(probability: Floats, labels: NDArray[Any]) -> PlotColumns:
+def roc_curve(probability: Floats, labels: NDArray[Any], positive: int = 1) -> PlotColumns:
     """Return the true positive rate over the false positive rate.
 
-    The curve is of class 1 of two, or the mean of one class against the rest. The columns are empty when no
-    class can be scored.
+    The curve is of the ``positive`` class of two, or the mean of one class against the rest. The columns are
+    empty when no class can be scored.
     """
     from sklearn.metrics import roc_curve as points  # takes a second to import
 
     def curves() -> Iterator[Curve]:
-        for positive, scores in _scored_classes(probability, labels):
-            false, true, _ = points(positive, scores)
+        for is_member, scores in _scored_classes(probability, labels, positive):
+            false, true, _ = points(is_member, scores)
             yield false, true
 
     false, true = _mean_curve(curves())
     return {"false_positive_rate": false, "true_positive_rate": true}
 
 
-def precision_recall_curve(probability: Floats, labels: NDArray[Any]) -> PlotColumns:
+def precision_recall_curve(probability: Floats, labels: NDArray[Any], positive: int = 1) -> PlotColumns:
     """Return precision over recall, which ascends from 0, averaged as in ``roc_curve``.
 
     A precision without positive predictions is 1.
@@ -65,8 +67,8 @@ def precision_recall_curve(probability: Floats, labels: NDArray[Any]) -> PlotCol
     from sklearn.metrics import precision_recall_curve as points
 
     def curves() -> Iterator[Curve]:
-        for positive, scores in _scored_classes(probability, labels):
-            precision, recall, _ = points(positive, scores)
+        for is_member, scores in _scored_classes(probability, labels, positive):
+            precision, recall, _ = points(is_member, scores)
             yield recall[::-1], precision[::-1]
 
     recall, precision = _mean_curve(curves())
@@ -104,10 +106,10 @@ def roc_area(probability: Floats, labels: NDArray[Any]) -> float | None:
     """Return the area under the ROC curve, averaged as the curve is; ``None`` if no curve is defined."""
     from sklearn.metrics import roc_curve as points
 
-    # The whole curves, not the thinned ones: their areas are exact.
+    # The whole curves, not the thinned ones: their areas are exact, and of two classes the same.
     areas = []
-    for positive, scores in _scored_classes(probability, labels):
-        false, true, _ = points(positive, scores)
+    for is_member, scores in _scored_classes(probability, labels):
+        false, true, _ = points(is_member, scores)
         areas.append(np.trapezoid(true, false))
     if not areas:
         return None

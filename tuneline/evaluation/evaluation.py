@@ -121,9 +121,11 @@ def plot_columns(predictions: PredictedLogits) -> dict[str, dict[str, NDArray[An
 
     # classes: without rows for a regression
     probability = task.scores(logits)
+    average = averaging(task)
+    positive = 1 if average == "macro" else average
     return {
         "scatter": {"actual": scattered_labels, "predicted": scattered_predictions},
-        "roc": roc_curve(probability, labels),
-        "precision_recall": precision_recall_curve(probability, labels),
+        "roc": roc_curve(probability, labels, positive),
+        "precision_recall": precision_recall_curve(probability, labels, positive),
         "calibration": calibration(probability, labels),
     }

@@ -66,9 +66,9 @@ def prediction_scores(
 
 
 def averaging(task: Task) -> Averaging:
-    """Return how F1 of classes is averaged: of two, it is F1 of class 1; of more, the mean over all."""
-    if task.one_class and task.outputs == 2:
-        return "binary"
+    """Return how F1 of classes is averaged: of two, it is F1 of the rarer one; of more, the mean over all."""
+    if isinstance(task, Classification) and task.outputs == 2:
+        return task.positive
     return "macro"
 
 

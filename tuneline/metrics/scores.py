@@ -86,7 +86,7 @@ def prediction_metrics(
 
     Labels and predictions have the shape ``(rows,)``.
 
-    Averaged over class 1 (``binary``), or over the classes present in either array (``macro``).
+    F1 is of the class ``average``, or averaged over the classes present in either array (``macro``).
     """
     scores = {}
     for metric in metrics_for(kind):

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     RowScore = Callable[[Floats, Floats], Floats]
     """From labels and predictions of shape ``(resamples, rows)`` to the metric of each resample."""
 
-Averaging = Literal["binary", "macro"]
+Averaging = int | Literal["macro"]
+"""Class that F1 is of, or the mean over all."""
 
 
 IntervalMethod = Literal["wilson", "score", "fisher", "bootstrap", "none"]
@@ -92,10 +93,10 @@ def _accuracy(counts: Floats, labels: ClassIds, predictions: ClassIds, _average:
 
 
 def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averaging) -> Floats:
-    """Return F1 of class 1, or the mean over the classes that a resample has in labels or predictions."""
+    """Return F1 of one class, or the mean over the classes that a resample has in labels or predictions."""
     import numpy as np
 
-    classes = np.array([1]) if average == "binary" else np.union1d(labels, predictions)
+    classes = np.union1d(labels, predictions) if average == "macro" else np.array([average])
     is_label = labels[:, None] == classes
     is_predicted = predictions[:, None] == classes
     # F1 is 2 TP / (2 TP + FP + FN): the denominator is the labels and the predictions of a class.

@@ -47,7 +47,6 @@ from tuneline.results.verdict.rules import judge_run
 from tuneline.runtime.errors import DataError, StageError
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Classification, unnamed_task
-from tuneline.words.titles import title_of
 
 PAGE = Path("reports/index.html")
 CARD = Path("reports/model_card.md")
@@ -84,6 +83,7 @@ def read_report(root: Path) -> dict[str, Any]:
         "headline": metrics,
         "tiles": tiles,
         "verdict": judge_run(run),
+        "positive": run.positive,
         "evidence": run.evidence if run.rows else "",
         "slices": Slices.read_if_valid(root / REPORTS / "slices.json"),
         "checks": Checks.read_if_valid(root / CHECKS / "checks.json"),
@@ -128,7 +128,7 @@ def _metrics(run: RunFacts) -> tuple[dict[str, Any] | None, list[tuple[str, str]
         return None, []
     low_key, high_key = interval_keys(metric)
     headline = {
-        "title": title_of(metric.name),
+        "title": run.title_of(metric.name),
         "value": run.evaluated[metric.name],
         "low": run.evaluated.get(low_key),
         "high": run.evaluated.get(high_key),
@@ -140,7 +140,7 @@ def _metrics(run: RunFacts) -> tuple[dict[str, Any] | None, list[tuple[str, str]
             tiles.append((f"{headline['title']} of {title}", f"{run.evaluated[key]:.3f}"))
     for name in metric_names(run.evaluated):
         if name != metric.name:
-            tiles.append((title_of(name), f"{run.evaluated[name]:.3f}"))
+            tiles.append((run.title_of(name), f"{run.evaluated[name]:.3f}"))
     return headline, tiles
 
 

@@ -42,13 +42,14 @@ def label_type(task: Task) -> pa.DataType:
 # What the user's data has.
 
 
-def observed_classes(task: Task, labels: pa.Array) -> set[Any]:
-    """Return the classes that occur in a column, of names or of ids; none where labels are not classes."""
+def observed_classes(task: Task, labels: pa.Array) -> dict[Any, int]:
+    """Return how often each class, a name or an id, occurs in a column; labels of numbers have none."""
     if isinstance(task, Regression):
-        return set()
+        return {}
     if isinstance(task, Multilabel):
         labels = pc.list_flatten(labels)
-    return set(pc.unique(labels.drop_null()).to_pylist())
+    counts = pc.value_counts(labels.drop_null())
+    return dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
 
 
 def label_texts(task: Task, labels: pa.Array) -> pa.Array:

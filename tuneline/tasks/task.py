@@ -93,10 +93,12 @@ class Classification(NamedClasses, SingleLabel):
     Attributes:
         names: Class names in the order of their ids.
         temperature: What logits are divided by before they become probabilities.
+        positive: Id of the class that F1 and the curves of two classes are of: the rarer one in train.
     """
 
     names: tuple[str, ...]
     temperature: float = field(default=1.0, compare=False)
+    positive: int = field(default=1, compare=False)
 
     kind: ClassVar[TaskKind] = "classification"
     prediction_column: ClassVar[str] = "label"
@@ -107,16 +109,22 @@ class Classification(NamedClasses, SingleLabel):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The temperature, if one was fitted."""
-        if self.temperature == 1.0:
-            return {}
-        return {"temperature": self.temperature}
+        """The temperature, if one was fitted, and the positive class, if it is not the second one."""
+        decisions: dict[str, Any] = {}
+        if self.temperature != 1.0:
+            decisions["temperature"] = self.temperature
+        if self.positive != 1:
+            decisions["positive"] = self.names[self.positive]
+        return decisions
 
     def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
-        """Return the task with this temperature."""
-        if "temperature" not in decisions:
-            return self
-        return replace(self, temperature=float(decisions["temperature"]))
+        """Return the task with this temperature and this positive class."""
+        task = self
+        if "temperature" in decisions:
+            task = replace(task, temperature=float(decisions["temperature"]))
+        if "positive" in decisions:
+            task = replace(task, positive=self.names.index(decisions["positive"]))
+        return task
 
     # What labels mean.
 

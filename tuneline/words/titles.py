@@ -1,6 +1,7 @@
 """What people call metrics, simple models and predictions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tuneline.evaluation.keys import MAJORITY
 
@@ -37,6 +38,23 @@ PREDICTION_TERMS: Mapping[str, tuple[str, str]] = {
 """What people call what a row gets, and what predictions are made of, by kind of metric."""
 
 
-def title_of(name: str) -> str:
-    """Return a metric's name for people; the name of a custom metric is without underscores."""
+def title_of(name: str, positive: str | None = None) -> str:
+    """Return a metric's name for people; the name of a custom metric is without underscores.
+
+    ``positive`` is the class that F1 of two classes is of.
+    """
+    if name == "f1" and positive is not None:
+        return f"F1 ({positive})"
     return METRIC_TITLES.get(name) or name.replace("_", " ").capitalize()
+
+
+def positive_class(names: Sequence[str] | None, decisions: Mapping[str, Any]) -> str | None:
+    """Return the class that F1 of two classes is of; ``None`` of a task without two classes.
+
+    Args:
+        names: The names of the classes in the order of their ids.
+        decisions: Decisions of the task, which name the class if it is not the second one.
+    """
+    if names is None or len(names) != 2:
+        return None
+    return str(decisions.get("positive", names[1]))

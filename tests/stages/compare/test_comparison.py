@@ -78,7 +78,7 @@ def test_regression_predictions_agree_within_a_part_of_the_error_of_the_trained_
 def test_drop_is_of_the_metric_that_decides():
     labels = np.repeat([0, 1], [95, 5])
     trained = np.stack([np.zeros(100), np.where(labels == 1, 1.0, -1.0)], axis=1).astype(np.float32)
-    reference = TrainedLogits(labels, CLASSES, trained, "matthews_correlation", "binary")
+    reference = TrainedLogits(labels, CLASSES, trained, "matthews_correlation", 1)
     exported = trained.copy()
     exported[95:97] *= -1  # two of the five rows of the rare class
     metrics = compared(exported, reference).metrics

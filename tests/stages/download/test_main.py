@@ -12,6 +12,7 @@ import pytest
 from stages.download.__main__ import main
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
+from tuneline.metrics.judging import averaging
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import raw_schema, read_task
 
@@ -57,6 +58,29 @@ def test_the_same_parameters_write_the_same_bytes():
     once = outs()
     main()
     assert outs() == once
+
+
+@pytest.mark.parametrize(
+    ("labels", "data", "rare"),
+    [
+        (["OFFENSE", "OTHER", "OTHER"], {}, "OFFENSE"),
+        (["ham", "ham", "spam"], {}, "spam"),
+        (["0", "1", "1"], {}, "0"),
+        (["0", "1", "1"], {"label_names": ["broken", "fine"]}, "broken"),
+        (["ham", "spam"], {}, "spam"),
+    ],
+)
+def test_f1_of_two_classes_is_of_the_rarer_one_in_train(project: Path, labels, data, rare):
+    rows = [f"text {number},{label}\n" for number, label in enumerate(labels)]
+    test = [f"new {number},{label}\n" for number, label in enumerate(sorted(set(labels), reverse=True))]
+    files = {"train.csv": rows, "validation.csv": test, "test.csv": test}
+    write_source(
+        project / "data/source", {name: "text,label\n" + "".join(rows) for name, rows in files.items()}
+    )
+    write_params(data)
+    main()
+    task = read_task(pq.read_schema(RAW / "test.parquet"))
+    assert task.names[averaging(task)] == rare
 
 
 def test_nothing_of_this_machine_stands_in_the_outs(project: Path):

@@ -37,7 +37,7 @@ def rare_class(metric):
     found = labels.copy()
     found[45:50] = 0
     found[50:58] = 1
-    return SplitPredictions(labels, found, Classification(("ham", "spam")), "binary", 0, metric)
+    return SplitPredictions(labels, found, Classification(("ham", "spam")), 1, 0, metric)
 
 
 def test_difference_from_simple_models_is_of_the_metric_that_decides():

@@ -12,7 +12,7 @@ def test_metrics_of_the_baseline_and_the_interval_of_the_difference():
     labels = np.array([0, 1] * 100)
     model, baseline = labels.copy(), labels.copy()
     model[:10], baseline[:60] = 1 - labels[:10], 1 - labels[:60]
-    metrics = baseline_metrics(SplitPredictions(labels, model, NO_YES, "binary", 0), "tfidf", baseline)
+    metrics = baseline_metrics(SplitPredictions(labels, model, NO_YES, 1, 0), "tfidf", baseline)
     assert (metrics["tfidf_accuracy"], metrics["tfidf_f1"]) == (0.7, 0.7)
     # 50 of 200 rows differ, all in favour of the model: 0.25 with a standard error of (0.25 * 0.75 / 200) **
     # 0.5 = 0.031

@@ -31,7 +31,7 @@ def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
 
 
 def test_slice_is_scored_on_its_own_rows():
-    split = SplitPredictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR, "binary", 0)
+    split = SplitPredictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR, 1, 0)
     scored = score_slices(
         [RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))], split
     )
@@ -62,7 +62,7 @@ def test_slices_are_compared_by_accuracy_whatever_metric_decides():
     """A slice with one class has no Matthews correlation: its accuracy is the recall."""
     labels = np.repeat([0, 1], [950, 50])
     predictions = np.where(np.arange(1000) < 960, 0, labels)
-    split = SplitPredictions(labels, predictions, PAIR, "binary", 0, "matthews_correlation")
+    split = SplitPredictions(labels, predictions, PAIR, 1, 0, "matthews_correlation")
     slices = [*label_slices(labels, PAIR), RowSlice("length", "short", np.arange(900, 1000))]
     report = slices_report(score_slices(slices, split), "accuracy")
     assert (report.worst.name, report.value(report.worst)) == ("yes", 0.8)

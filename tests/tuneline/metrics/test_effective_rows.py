@@ -74,7 +74,7 @@ def test_almost_one_cluster_says_almost_nothing(sizes):
 def test_f1_without_an_error_is_as_sure_as_the_rows_of_its_class(positives, least, most):
     """F1 is a function of a share of rows: the right ones, of those that have or get the class."""
     labels = np.repeat([1, 0], [positives, 1000 - positives])
-    low = metric_interval(F1, labels, labels, average="binary").low
+    low = metric_interval(F1, labels, labels, average=1).low
     share = wilson_interval(positives, positives).low
     assert least < low < most
     assert low == pytest.approx(2 * share / (1 + share), abs=0.02)

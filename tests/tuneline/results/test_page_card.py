@@ -78,3 +78,20 @@ def test_page_of_a_model_that_is_not_exported_yet_has_nothing_of_the_exported_on
     assert "| Libraries |" not in text, "those that export.json names are of the other model"
     assert "models/onnx and its comparison are of another model" in PAGE.read_text()
     assert "ONNX int8 published" not in PAGE.read_text()
+
+
+def test_class_that_f1_is_of_is_named_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = FinishedProject(tmp_path, ("OFFENSE", "OTHER"), **{"train.metric": "f1"})
+    project.metric = "f1"
+    project.run_pipeline()
+    config = {"id2label": {"0": "OFFENSE", "1": "OTHER"}, "decisions": {"positive": "OFFENSE"}}
+    project.write("models/classifier/config.json", config)
+    project.commit()
+    card_text = card_beside_page().text
+    page = PAGE.read_text()
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["show"]).output
+    for text in (card_text.replace("\\", ""), page, shown):
+        assert "F1 (OFFENSE)" in text
+        assert "F1 of" not in text
+        assert "F1 0." not in text

@@ -20,6 +20,7 @@ from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
 from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.keys import metric_names
+from tuneline.evaluation.scoring import SplitPredictions
 from tuneline.evaluation.slices import label_slices, length_slices
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.functions import load_metric
@@ -51,7 +52,7 @@ from tuneline.sniffing.files import sniffed_input
 from tuneline.tasks import Task
 from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
 from tuneline.words.spreadsheet import free_names, harmless, write_csv
-from tuneline.words.titles import title_of
+from tuneline.words.titles import positive_class, title_of
 
 
 @dataclass(frozen=True)
@@ -249,11 +250,13 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
     # the rows of the file are counted by their texts, whatever the training data was divided by
     known = {key: value for key, value in model.params.items() if key != "data.split"}
-    run = RunFacts(metrics, {"head_is_frozen": int(model.record.head == "frozen")}, known)
+    positive = positive_class(task.names, task.decisions)
+    training = {"head_is_frozen": int(model.record.head == "frozen")}
+    run = RunFacts(metrics, training, known, positive=positive)
     title = f"{model.name} on {file.path.name}, {run.evidence}"
     if file.left_out:
         title += f", {file.left_out:,} left out"
-    table = _metrics_table(title, metrics, predictions, params.seed, evaluation.predictions.average)
+    table = _metrics_table(title, metrics, evaluation.predictions, positive)
 
     lines = [str(finding) for finding in judge_run(run)]
     worst = evaluation.slices.worst
@@ -269,9 +272,12 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
 
 def _metrics_table(
-    title: str, metrics: Mapping[str, float], predictions: PredictedLogits, seed: int, average: Any
+    title: str, metrics: Mapping[str, float], split: SplitPredictions, positive: str | None
 ) -> Table:
-    """Return the table of the metrics, with the intervals of those that have one."""
+    """Return the table of the metrics, with the intervals of those that have one.
+
+    ``positive`` is the class that F1 of two classes is of.
+    """
     table = Table(title=title, title_justify="left")
     table.add_column("", justify="left")
     table.add_column("value", justify="right")
@@ -281,16 +287,16 @@ def _metrics_table(
         if name in ALL_METRICS:
             estimate = metric_interval(
                 ALL_METRICS[name],
-                predictions.labels,
-                predictions.predicted,
-                average=average,
-                seed=seed,
-                clusters=predictions.clusters,
+                split.labels,
+                split.values,
+                average=split.average,
+                seed=split.seed,
+                clusters=split.clusters,
             )
         interval = ""
         if estimate is not None:
             interval = f"{estimate.low:.4f} to {estimate.high:.4f}"
-        table.add_row(title_of(name), f"{metrics[name]:.4f}", interval)
+        table.add_row(title_of(name, positive), f"{metrics[name]:.4f}", interval)
     return table
 
 

@@ -246,19 +246,6 @@ def metric_of_classes(classes: Counter[str]) -> tuple[str, str]:
     return name, reason
 
 
-def rare_class_last(classes: Counter[str], label: Column) -> list[str] | None:
-    """Return the names of two classes, the rare one last, where their order would be another one.
-
-    F1, average precision and the curves of two classes are of class 1, the second name, and names are sorted:
-    of ``fraud`` and ``ok`` they would be of ``ok``. Numbers keep their order. ``None``: the usual order is
-    right.
-    """
-    if len(classes) != 2 or metric_of_classes(classes)[0] == "accuracy" or label.is_numeric:
-        return None
-    frequent, rare = [name for name, _ in classes.most_common()]
-    return None if frequent < rare else [frequent, rare]
-
-
 # The parameters.
 
 
@@ -305,9 +292,6 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
     if not current:
         # They name classes, columns or texts of the former data.
         values["data.label_names"] = None
-        if plan.rows.classes:
-            label = plan.columns[decision.label_column]
-            values["data.label_names"] = rare_class_last(plan.rows.classes, label)
     metric = params.train.metric
     values["train.metric"], _ = choose_metric(plan.rows.classes, decision, metric, current=current)
     return values

@@ -1,6 +1,7 @@
 """What is known of a run: metrics, parameters and curves, and its comparisons with simple models."""
 
 import csv
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,9 +22,18 @@ from tuneline.evaluation.keys import (
 from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.comparison_records import ComparisonRecord
-from tuneline.paths import COMPARISON, EVALUATION, FIRST_SWEEP, METRICS, PLOTS, PREDICTIONS, TIMING
+from tuneline.paths import (
+    CLASSIFIER,
+    COMPARISON,
+    EVALUATION,
+    FIRST_SWEEP,
+    METRICS,
+    PLOTS,
+    PREDICTIONS,
+    TIMING,
+)
 from tuneline.repository.dvc import md5_of, read_lock
-from tuneline.words.titles import SIMPLE_MODEL_TITLES
+from tuneline.words.titles import SIMPLE_MODEL_TITLES, positive_class, title_of
 
 
 def read_evaluation(root: Path) -> Mapping[str, float]:
@@ -57,6 +67,7 @@ class RunFacts:
         compared: Comparison of the exported models with this one; ``None`` if there is none.
         seconds: Seconds that the stage ``train`` took; ``None`` if they are not known.
         sweep: The sweep that ``tuneline init`` wrote, if there is one.
+        positive: The class that F1 of two classes is of; ``None`` if there are more, or it is not known.
     """
 
     evaluated: Mapping[str, float]
@@ -67,6 +78,7 @@ class RunFacts:
     compared: ComparisonRecord | None = None
     seconds: float | None = None
     sweep: Path | None = None
+    positive: str | None = None
 
     @classmethod
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
@@ -86,7 +98,12 @@ class RunFacts:
             compared=read_comparison(root),
             seconds=seconds,
             sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
+            positive=read_positive(root / CLASSIFIER),
         )
+
+    def title_of(self, metric: str) -> str:
+        """Return a metric's name for people."""
+        return title_of(metric, self.positive)
 
     @property
     def metric(self) -> Metric | None:
@@ -211,6 +228,19 @@ def is_frozen(params: Mapping[str, Any], training: Mapping[str, float]) -> bool:
     """
     head = params.get("model.head")
     return head == "frozen" or (head == "auto" and training.get("head_is_frozen") == 1)
+
+
+def read_positive(model: Path) -> str | None:
+    """Return the class that F1 of two classes is of, from the configuration of a trained model.
+
+    No task here: ``tuneline show`` starts without numpy.
+    """
+    try:
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    names = dict(sorted(config.get("id2label", {}).items()))  # two ids have one digit each
+    return positive_class(list(names.values()), config.get("decisions", {}))
 
 
 def read_curve(path: Path) -> CurveColumns:

@@ -27,7 +27,7 @@ from tuneline.metrics.table import Metric
 from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.paths import ONNX
 from tuneline.results.verdict.facts import OVERFIT, Comparison, RunFacts, as_shown, comparisons, unbeaten
-from tuneline.words.titles import PREDICTION_TERMS, title_of
+from tuneline.words.titles import PREDICTION_TERMS
 
 CLEAR_LOSS = 0.02
 """Least relative change of a loss that is more than noise."""
@@ -162,7 +162,7 @@ def _collapsed(run: RunFacts, metric: Metric) -> Finding:
     majority = run.evaluated.get(str(baseline_key(metric, MAJORITY)), 0.0)
     sentence = (
         f"The model predicts the same {prediction} for all {run.rows:,} rows: it has learned nothing from the"
-        f" texts ({title_of(metric.name)} {run.evaluated[metric.name]:.3f}, the majority baseline"
+        f" texts ({run.title_of(metric.name)} {run.evaluated[metric.name]:.3f}, the majority baseline"
         f" {majority:.3f})."
     )
 
@@ -189,7 +189,7 @@ def _collapsed(run: RunFacts, metric: Metric) -> Finding:
 
 def undecided(run: RunFacts, metric: Metric) -> Finding | None:
     """Return that too few independent rows, or too few that training has not seen, are left to judge."""
-    value = f"{title_of(metric.name)} {run.evaluated[metric.name]:.3f}"
+    value = f"{run.title_of(metric.name)} {run.evaluated[metric.name]:.3f}"
     if run.leaked_share > MOST_LEAKED:
         clean = run.without_leaks
         if metric.name in clean.evaluated and clean.clusters >= FEWEST:
@@ -224,7 +224,7 @@ def _against_words(run: RunFacts, metric: Metric) -> Finding | None:
     if finding is not None:
         return finding
 
-    title = title_of(metric.name)
+    title = run.title_of(metric.name)
     compared = [comparison for comparison in comparisons(run, metric) if comparison.name != FROZEN_MODEL]
     better = [comparison for comparison in compared if not comparison.beaten]
     if better:
@@ -265,7 +265,7 @@ def _against_frozen(run: RunFacts, metric: Metric, compared: Finding | None) -> 
     is_good = compared is None or compared.severity == "good"
     advice = f"Use the cheaper one ({RUN} model.head={FROZEN_MODEL}), or get more data."
     for comparison in unbeaten(run, metric):
-        rest = f"{comparison.title}, which is cheaper: {title_of(metric.name)} {comparison}."
+        rest = f"{comparison.title}, which is cheaper: {run.title_of(metric.name)} {comparison}."
         if comparison.name == FROZEN_MODEL and comparison.is_worse:
             findings.append(
                 Finding("worse_than_frozen", "warning", f"The model is worse than {rest}", advice)
@@ -281,7 +281,7 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
 
     Their value is either known by convention, or measured: the majority baseline.
     """
-    title = title_of(metric.name)
+    title = run.title_of(metric.name)
     low_key, high_key = interval_keys(metric)
     low = run.evaluated.get(low_key)
     if metric.uninformed is not None and low is not None and as_shown(low) <= metric.uninformed:
@@ -429,7 +429,7 @@ def _chosen_head(run: RunFacts, metric: Metric) -> Finding | None:
     frozen_score = run.training.get(f"frozen_{metric.name}")
     tuned_score = run.training.get(f"tuned_{metric.name}")
     if frozen_score is not None and tuned_score is not None:
-        sentence += f" {title_of(metric.name)} there: {frozen_score:.3f} and {tuned_score:.3f}."
+        sentence += f" {run.title_of(metric.name)} there: {frozen_score:.3f} and {tuned_score:.3f}."
     return Finding("chosen_head", "note", sentence)
 
 
@@ -525,7 +525,7 @@ def leaks(run: RunFacts, metric: Metric) -> Finding | None:
         independent = f"; {clean.clusters:,} {clean.unit}"
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
-        f" split. {title_of(metric.name)} without such rows: {without:.3f} (95 % interval {low:.3f} to"
+        f" split. {run.title_of(metric.name)} without such rows: {without:.3f} (95 % interval {low:.3f} to"
         f" {high:.3f}{independent})."
     )
     every = run.evaluated[metric.name]

@@ -2,7 +2,6 @@ from collections import Counter
 
 import pytest
 
-from stages.download.__main__ import main as download
 from tests.tuneline.cli.init.test_init import init
 from tuneline.cli.init.planning import metric_of_classes
 from tuneline.params.loading import load_params
@@ -35,16 +34,3 @@ def test_rare_class_gives_a_metric_that_counts_it_with_the_reason(project):
     assert "'fraud' is 5.0% of the rows, and predicting 'ok' has an accuracy of 0.950" in done.output
     assert "train.metric: accuracy -> matthews_correlation" in done.output
     assert "test measures an accuracy" not in done.output
-
-
-@pytest.mark.parametrize(
-    ("labels", "names"),
-    [
-        (["fraud"] * 30 + ["ok"] * 570, ["ok", "fraud"]),
-        (["0"] * 30 + ["1"] * 570, None),
-    ],
-)
-def test_rare_class_of_two_is_the_one_that_f1_and_the_curves_are_of(project, labels, names):
-    init(write_rows(project / "rows.csv", labels), "--force")
-    assert load_params().data.label_names == names
-    download()
