@@ -2,18 +2,12 @@
 
 import copy
 import difflib
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 from types import MethodType
-from typing import Any, Literal, Self
+from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 from transformers import (
     AttentionInterface,
     AutoConfig,
@@ -25,13 +19,14 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
+from stages.train.head import HEAD_NOTES, HeadStart, match_head, output_weights
 from tuneline.model.architectures import architecture_of, restrict_last_layer
 from tuneline.params import ModelParams, TrainParams
 from tuneline.params.train import LoraParams
 from tuneline.paths import BASE_MODEL
 from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
-from tuneline.tasks import Regression, Task
+from tuneline.tasks import Task
 
 
 def problem_type(labels: Task) -> str:
@@ -144,7 +139,7 @@ def _from_checkpoint(
     new = _missing_weights(model, info, params)
 
     # head: one that was loaded may be of other classes
-    head_weights = frozenset(_output_weights(model))
+    head_weights = frozenset(output_weights(model))
     start: HeadStart = "kept"
     if new.isdisjoint(head_weights):
         start = match_head(model, stored_labels, labels)
@@ -182,75 +177,6 @@ def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: Model
             " do not belong together.",
         )
     return frozenset(new)
-
-
-HeadStart = Literal["kept", "moved", "drawn"]
-"""Whether a loaded head stays as it is, has its rows in another order, or is drawn at random."""
-HEAD_NOTES: Mapping[HeadStart, str] = {
-    "kept": "",
-    "moved": "; its head has the same classes in another order: its rows were moved to theirs",
-    "drawn": " (the checkpoint's head is of other classes)",
-}
-
-
-def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> HeadStart:
-    """Give each class the row of the loaded head that was trained for it, and return what was done.
-
-    A checkpoint with as many classes loads without an error, whatever they are. ``stored`` has their names,
-    by row. Where these are the names of the data in another order, rows are moved; where they are others, the
-    head starts anew: a row of another class would have to be unlearned first. The head of a regression has
-    one row, and stays.
-    """
-    if isinstance(labels, Regression) or list(stored) == list(labels.output_names):
-        return "kept"
-    weight_names = _output_weights(model)
-
-    # the same classes in another order
-    if set(stored) == set(labels.output_names):
-        weights = dict(model.named_parameters())
-        rows = torch.tensor([stored.index(name) for name in labels.output_names])
-        with torch.no_grad():
-            for name in weight_names:
-                weights[name].copy_(weights[name][rows])
-        return "moved"
-
-    # other classes
-    for name in weight_names:
-        if name.endswith(".weight"):
-            layer: nn.Module = model.get_submodule(name.removesuffix(".weight"))
-            for parameter in layer.parameters():
-                vars(parameter).pop("_is_hf_initialized", None)  # else transformers leaves what was loaded
-            model._init_weights(layer)  # type: ignore[no-untyped-call]
-    return "drawn"
-
-
-def _output_weights(model: PreTrainedModel) -> list[str]:
-    """Return the names of the weight and bias of the output layer; an empty list without one."""
-    name = _output_layer(model)
-    if name is None:
-        return []
-    return [f"{name}.{part}" for part, _ in model.get_submodule(name).named_parameters()]
-
-
-def _output_layer(model: PreTrainedModel) -> str | None:
-    """Return the name of the last linear layer behind the body with as many rows as the model has outputs."""
-    body = f"{model.base_model_prefix}."
-    output_layer = None
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.Linear) or name.startswith(body):
-            continue
-        if module.out_features == model.config.num_labels:
-            output_layer = name
-    return output_layer
-
-
-def start_head(model: PreTrainedModel, drawn: Collection[str], bias: NDArray[np.float32]) -> None:
-    """Set the bias of the output layer, shape ``(outputs,)``, if the layer was drawn and has one."""
-    head = _output_layer(model)
-    if head is None or f"{head}.bias" not in drawn:
-        return
-    with torch.no_grad():
-        model.get_parameter(f"{head}.bias").copy_(torch.from_numpy(bias))
 
 
 def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
@@ -357,46 +283,3 @@ def _first_token_attention(
         mask = mask[:, :, :1]
     output, weights = ALL_ATTENTION_FUNCTIONS["sdpa"](module, query[:, :, :1], key, value, mask, **options)
     return output.expand(-1, query.shape[2], -1, -1), weights
-
-
-@dataclass(frozen=True)
-class TargetScale:
-    """Mean and standard deviation of the training targets, applied to the output of the layer ``head``.
-
-    The deviation is 1 if all targets are equal.
-    """
-
-    head: str
-    mean: float
-    deviation: float
-    hook: RemovableHandle
-
-    @classmethod
-    def apply(cls, model: PreTrainedModel, drawn: Collection[str], targets: NDArray[Any]) -> Self | None:
-        """Let a regression model predict in the unit of its targets, if its head was drawn and has a bias.
-
-        A head that was loaded predicts in its own unit already. ``targets`` are the labels of the train
-        split, shape ``(rows,)``.
-        """
-        head = _output_layer(model)
-        if head is None or f"{head}.bias" not in drawn:
-            return None
-        # in two passes: the difference of large sums would lose the deviation of targets far from 0
-        values = targets.astype(np.float64)
-        mean = float(values.sum()) / len(values)
-        deviation = math.sqrt(float(((values - mean) ** 2).sum()) / len(values)) or 1.0
-
-        def restore(_: nn.Module, __: Any, output: Tensor) -> Tensor:
-            return output.float() * deviation + mean
-
-        hook = model.get_submodule(head).register_forward_hook(restore)
-        return cls(head, mean, deviation, hook)
-
-    def fold(self, weights: dict[str, Tensor]) -> None:
-        """Make the scale part of trained weights, and remove the hook."""
-        self.hook.remove()
-        weight = f"{self.head}.weight"
-        bias = f"{self.head}.bias"
-        # new tensors: the weights in the model stay as they were trained
-        weights[weight] = weights[weight].float() * self.deviation
-        weights[bias] = weights[bias].float() * self.deviation + self.mean

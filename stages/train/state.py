@@ -1,6 +1,5 @@
 """Training state: set up from the parameters, resumed from a checkpoint, turned into the trained model."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from stages.train.checkpoints import Checkpoints, run_identity
 from stages.train.cpu import PADDING_MULTIPLE, uses_bf16_layers
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit
 from stages.train.devices import describe_devices, describe_layout, wrap_layers
+from stages.train.head import TargetScale, correct_head, has_loaded_head, start_head
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.losses import Loss, new_bias
-from stages.train.model import TargetScale, adapt, build_model, compute_first_token_only, start_head
+from stages.train.model import adapt, build_model, compute_first_token_only
 from stages.train.optimization import (
     ValidationMetric,
     build_optimizer,
@@ -29,6 +29,7 @@ from stages.train.optimization import (
     total_steps,
 )
 from stages.train.progress import TrainingLogger, TrainingProgress
+from tuneline.core.arrays import RowNumbers
 from tuneline.core.hashes import content_key
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
@@ -41,6 +42,9 @@ EVALUATION_BATCH_SIZE = 64
 
 They are fewer after the device was out of memory, as in a micro-batch.
 """
+
+HEAD_ROWS = 32
+"""Rows of train by which the head of a checkpoint is judged before the first step."""
 
 
 @dataclass
@@ -153,7 +157,7 @@ def set_up(
     )
 
 
-def _build_model(params: Params, inputs: Inputs) -> tuple[PreTrainedModel, Collection[str]]:
+def _build_model(params: Params, inputs: Inputs) -> tuple[PreTrainedModel, frozenset[str]]:
     """Return the model to train and the names of its new weights.
 
     Its last layer computes the first token only, where the classifier reads no other one.
@@ -162,13 +166,25 @@ def _build_model(params: Params, inputs: Inputs) -> tuple[PreTrainedModel, Colle
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
     check_fit(inputs, model.config)
 
-    # what a new head of a checkpoint can know before the first step
+    # a head of the checkpoint that does not mean the labels; and what a new one knows before the first step
+    if has_loaded_head(model, drawn):
+        rows = np.unique(np.linspace(0, len(inputs.train) - 1, HEAD_ROWS).astype(np.int64))
+        drawn |= correct_head(model, inputs.labels, _outputs(model, inputs, rows), inputs.train.labels[rows])
     if params.model.checkpoint is not None:
         bias = new_bias(inputs.labels, inputs.train.labels, class_weights(params.train, inputs.train))
         if bias is not None:
             start_head(model, drawn, bias)
     compute_first_token_only(model)
     return model, drawn
+
+
+def _outputs(model: PreTrainedModel, inputs: Inputs, rows: RowNumbers) -> Logits:
+    """Return the outputs of an untrained model for rows of train, computed in one batch on the CPU."""
+    loader = BatchLoader(inputs.train, inputs.pad_token_id, torch.device("cpu"))
+    model.train(mode=False)
+    with torch.no_grad():
+        outputs = loader.answers(model(**loader.inputs(rows)).logits, rows)
+    return outputs.numpy()
 
 
 def _open_checkpoints(

@@ -1,12 +1,11 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.train.model import build_model, compute_first_token_only, start_head
+from stages.train.model import build_model, compute_first_token_only
 from tests.small_pipeline import FAMILIES, SMALL, tiny_model
 from tests.stages.train import tiny_task
 from tuneline.model.architectures import ARCHITECTURES
@@ -95,20 +94,6 @@ def test_rows_of_a_loaded_head_are_matched_by_the_names_of_the_classes(tmp_path,
     for index, name in enumerate(tiny_task.NAMES):
         assert torch.equal(model.classifier.weight[index], rows[name])
     assert "its rows were moved to theirs" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_new_head_starts_with_a_bias_and_a_loaded_one_keeps_its_own(family):
-    torch.manual_seed(0)
-    model = tiny_model(family, 3)
-    bias = np.array([1.0, 2.0, 3.0], np.float32)
-    start_head(model, [], bias)
-    assert not any(torch.equal(weight.data, torch.from_numpy(bias)) for weight in model.parameters())
-    start_head(model, list(model.state_dict()), bias)
-    biases = [weight for name, weight in model.named_parameters() if name.endswith(".bias")]
-    started = [weight for weight in biases if torch.equal(weight.data, torch.from_numpy(bias))]
-    has_bias = any(len(weight) == 3 for weight in biases)
-    assert len(started) == int(has_bias)
 
 
 def test_head_of_other_classes_starts_anew(tmp_path, capsys):

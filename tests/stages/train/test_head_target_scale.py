@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 from stages.train import loop
 from stages.train.__main__ import publish_model
-from stages.train.model import TargetScale
+from stages.train.head import TargetScale
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
