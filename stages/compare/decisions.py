@@ -47,6 +47,11 @@ class ModelOutputs:
             clusters = self.clusters[rows]
         return ModelOutputs(self.labels[rows], self.logits[rows], clusters)
 
+    @property
+    def is_finite(self) -> NDArray[np.bool_]:
+        """Which rows have finite outputs, ``(rows,)``: the others get no answer."""
+        return np.asarray(np.isfinite(self.logits).all(axis=1))
+
 
 def fitting_rows() -> tuple[TokenizedRows, Labels, NDArray[Any] | None]:
     """Read the rows of validation that have a label, to which the temperature of each model is fitted.
@@ -81,6 +86,13 @@ class ModelDecisions:
     evidence: Evidence | None
     metrics: Mapping[str, float]
 
+    @property
+    def record(self) -> Mapping[str, Any] | None:
+        """The decisions of the task; a temperature of 1, too, because the trained model may have another."""
+        if isinstance(self.task, Classification):
+            return {"temperature": self.task.temperature}
+        return self.task.decisions or None
+
     @classmethod
     def of(
         cls,
@@ -100,6 +112,10 @@ class ModelDecisions:
             new: Which reported rows show how the model does on new rows, ``(rows,)``; ``None``: the reported
                 split has chosen something of the model, and none does.
         """
+        validation = validation.take(validation.is_finite)
+        if new is not None:
+            new = new[reported.is_finite]
+        reported = reported.take(reported.is_finite)
         if isinstance(task, Regression):
             if new is not None:
                 task = _with_interval(task, reported.take(new))
@@ -225,7 +241,7 @@ def chosen_costs(record: CostRecord | None, task: Task, validation: ModelOutputs
 def cost_metrics(task: Task, record: CostRecord | None, reported: ModelOutputs) -> dict[str, float]:
     """Return what the answers of a model have cost per reported row, beside the most probable class."""
     rule = cost_rule(record, task)
-    if rule is None:
+    if rule is None or not len(reported.labels):
         return {}
     scores = task.scores(reported.logits)
     heeded = rule.costs(scores, reported.labels)

@@ -42,7 +42,7 @@ def publish_passed(
         decided = decisions[precision]
         update = {
             "metrics": qualities[precision],
-            "decisions": decided.task.decisions or None,
+            "decisions": decided.record,
             "costs": decided.costs,
         }
         published[precision] = ModelRecord(**{**dict(model), **update})

@@ -90,6 +90,7 @@ def main() -> Measurements:
     started = time.perf_counter()
     logits = classifier.logits(split, ROWS_PER_BATCH)
     seconds = time.perf_counter() - started
+    check_finite(logits, settings.split)
 
     # metrics and outs
     with progress("evaluate"):
@@ -149,6 +150,21 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
             "Report on a split with labels: evaluate.split.",
         )
     return split
+
+
+def check_finite(logits: Logits, split: str) -> None:
+    """Refuse a model that gives no finite number for a row: it has no answer for it.
+
+    Raises:
+        DataError: A logit is NaN or infinite.
+    """
+    rows = np.flatnonzero(~np.isfinite(logits).all(axis=1))
+    if len(rows):
+        raise DataError(
+            f"The model gave no finite number for {len(rows)} of {len(logits)} rows of {split}, the first is"
+            f" row {rows[0]}.",
+            "Train again with a lower train.learning_rate, or with mixed_precision 'no' or bf16.",
+        )
 
 
 def write_outs(

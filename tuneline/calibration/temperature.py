@@ -49,7 +49,7 @@ def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any
 @calibrated.register(Classification)
 def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Classification:
     """Return the task with one temperature for all classes."""
-    labelled = np.flatnonzero(task.valid(labels))
+    labelled = _fitting(task, logits, labels)
     if not len(labelled):
         return task
     surplus = _surplus(independent_rows(clusters, labelled))
@@ -61,7 +61,7 @@ def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[An
 @calibrated.register(Multilabel)
 def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Multilabel:
     """Return the task with a temperature for each label: its own where that is better than the shared one."""
-    labelled = np.flatnonzero(task.valid(labels))
+    labelled = _fitting(task, logits, labels)
     if not len(labelled):
         return task
     independent = independent_rows(clusters, labelled)
@@ -113,6 +113,11 @@ def best_temperature(loss: Callable[[float], float]) -> float:
 
     minimum = minimize_scalar(loss_at, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded")
     return float(np.exp(minimum.x))
+
+
+def _fitting(task: Task, logits: Logits, labels: Labels) -> NDArray[np.int64]:
+    """Return the numbers of the rows that have a label, and for which the model gave finite numbers."""
+    return np.flatnonzero(task.valid(labels) & np.isfinite(logits).all(axis=1))
 
 
 def _surplus(independent: int) -> float:

@@ -3,7 +3,7 @@
 An answer is the class with the lowest expected cost (Elkan 2001, "The Foundations of Cost-Sensitive
 Learning", section 1), and no answer is given where an abstention is expected to cost less (Chow 1970, "On
 Optimum Recognition Error and Reject Tradeoff"), or where the model is not sure enough. All need probabilities
-that are true, as calibrated ones are.
+that are true, as calibrated ones are. A row for which a model gives no finite number has no answer.
 """
 
 import math
@@ -75,6 +75,8 @@ class CostRule:
 
 ANSWERED = -1.0
 """Threshold that every confidence is above."""
+NO_NUMBER = "the model gave no finite number"
+"""Why a row has no answer whose outputs are NaN or infinite."""
 Scores = NDArray[np.float64]
 """Probabilities or numbers, as ``Task.scores`` has them, ``(rows, outputs)``."""
 
@@ -87,11 +89,13 @@ class Answers:
         labels: Labels as the task has them, ``(rows, *Task.label_shape)``.
         confidence: Probability that each answer is right, as the model says, ``(rows,)``; NaN for numbers.
         too_dear: Rows in which no answer is expected to cost less than this one, ``(rows,)``.
+        is_finite: Rows for which the model gave numbers; an answer to the others means nothing.
     """
 
     labels: Labels
     confidence: NDArray[np.float64]
     too_dear: NDArray[np.bool_]
+    is_finite: NDArray[np.bool_]
 
 
 @singledispatch
@@ -115,7 +119,7 @@ def _(_task: Classification, scores: Scores, costs: CostRule | None) -> Answers:
     else:
         labels = costs.answers(scores)
         too_dear = costs.abstains(scores)
-    return Answers(labels, scores[np.arange(len(scores)), labels], too_dear)
+    return Answers(labels, scores[np.arange(len(scores)), labels], too_dear, _is_finite(scores))
 
 
 @answers_of.register(Multilabel)
@@ -123,13 +127,18 @@ def _(task: Multilabel, scores: Scores, _costs: CostRule | None) -> Answers:
     """Return the sets of labels; a set is as sure as its least sure decision."""
     sets = task.decided_sets(scores)
     confidence = np.asarray(likelihoods(scores, sets).min(axis=1))
-    return Answers(sets, confidence, np.zeros(len(scores), bool))
+    return Answers(sets, confidence, np.zeros(len(scores), bool), _is_finite(scores))
 
 
 @answers_of.register(Regression)
 def _(_task: Regression, scores: Scores, _costs: CostRule | None) -> Answers:
     """Return the numbers."""
-    return Answers(scores[:, 0], np.full(len(scores), np.nan), np.zeros(len(scores), bool))
+    rows = len(scores)
+    return Answers(scores[:, 0], np.full(rows, np.nan), np.zeros(rows, bool), _is_finite(scores))
+
+
+def _is_finite(scores: Scores) -> NDArray[np.bool_]:
+    return np.asarray(np.isfinite(scores).all(axis=1))
 
 
 @dataclass(frozen=True)
@@ -162,6 +171,8 @@ class AnswerRule:
             reasons[row] = f"confidence {answers.confidence[row]:.4f} is not above {threshold:.4f}"
         for row in np.flatnonzero(answers.too_dear):
             reasons[row] = "an answer is expected to cost more than none"
+        for row in np.flatnonzero(~answers.is_finite):
+            reasons[row] = NO_NUMBER
         return reasons
 
 

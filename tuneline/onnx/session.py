@@ -104,7 +104,11 @@ def logits_of(
     """
 
     def compute(batch: NDArray[np.int64]) -> NDArray[np.float32]:
-        return rows.answers(model.logits(rows.pad(batch, pad_token_id)), batch)
+        answers = rows.answers(model.logits(rows.pad(batch, pad_token_id)), batch)
+        if len(batch) > 1 and not np.isfinite(answers).all():
+            # each row alone: int8 rounds by what is in a batch, so others may have got the NaN of one
+            return np.concatenate([compute(row) for row in np.split(batch, len(batch))])
+        return answers
 
     logits = np.empty((len(rows), outputs), dtype=np.float32)
     return compute_by_length(

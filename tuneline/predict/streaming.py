@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tuneline.decisions.rule import PLAIN, AnswerRule
+from tuneline.decisions.rule import NO_NUMBER, PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.predict.columns import InputColumns, OutputColumns, Row, why_values
@@ -34,12 +34,13 @@ class StreamOptions:
 
 @dataclass
 class PredictedCounts:
-    """Counts of rows: predicted, left out, too long for the model, and without an answer."""
+    """Counts of rows: predicted, left out, too long for the model, and without an answer or a number."""
 
     rows: int = 0
     skipped: int = 0
     truncated: int = 0
     abstained: int = 0
+    without_number: int = 0
 
     def add(self, counts: "PredictedCounts") -> None:
         """Add the counts of other rows."""
@@ -47,6 +48,7 @@ class PredictedCounts:
         self.skipped += counts.skipped
         self.truncated += counts.truncated
         self.abstained += counts.abstained
+        self.without_number += counts.without_number
 
     def print_summary(self, model: ExportedModel, started: float) -> None:
         """Print the counts and the time since ``started`` (``time.perf_counter``) to standard error."""
@@ -57,6 +59,9 @@ class PredictedCounts:
             share = self.abstained / self.rows
             of_rows = f"{self.abstained:,} of {self.rows:,} rows ({share:.1%})"
             say(f"{of_rows} got no answer: column abstained", error=True)
+        if self.without_number:
+            of_rows = f"{self.without_number:,} of {self.rows:,} rows"
+            say(f"{of_rows} got no answer: {NO_NUMBER}", error=True)
         seconds = time.perf_counter() - started
         skipped = f", {self.skipped:,} skipped" if self.skipped else ""
         speed = f"{self.rows / seconds:,.0f} rows/s"
@@ -84,6 +89,7 @@ def predict_input(
         with open_writer(output, output_columns) as writer:
             counts = predict_rows(model, table, InputColumns(columns.texts, kept), writer, options)
             counts.abstained = writer.abstained
+            counts.without_number = writer.without_number
     return counts
 
 

@@ -50,12 +50,14 @@ class Writer(ABC):
     """Writer of predictions, window by window.
 
     Attributes:
-        abstained: Number of rows that got no answer.
+        abstained: Number of rows that the rule gave no answer.
+        without_number: Number of rows for which the model gave no finite number.
     """
 
     def __init__(self, columns: OutputColumns) -> None:
         self.columns = columns
         self.abstained = 0
+        self.without_number = 0
 
     def write(
         self, rows: Sequence[Row], outputs: NDArray[np.float64], words: Sequence[Any] | None = None
@@ -83,14 +85,18 @@ class Writer(ABC):
         for number, values in enumerate(prediction_rows(task, outputs, answers, DIGITS)):
             further: list[Any] = []
             reason = reasons[number]
-            if reason is not None:
-                values[0] = None  # so that no program takes it for an answer
+            given = values
+            if not answers.is_finite[number]:
+                given = [None] * len(values)
+                self.without_number += 1
+            elif reason is not None:
+                given[0] = None  # so that no program takes it for an answer
                 self.abstained += 1
             if rule.abstains:
                 further += [reason is not None, reason]
             if words is not None:
                 further.append(words[number])
-            yield [*values, *further]
+            yield [*given, *further]
 
 
 class TextWriter(Writer):

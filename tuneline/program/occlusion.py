@@ -127,6 +127,8 @@ def word_effects(
         scores = model.outputs(model.encode(batch), batch_size)[:, list(outputs)]
         changes = np.round(scores[1:] - scores[0], DIGITS) + 0.0  # no negative zero
         for (text, start, end), change in zip(spans[first : first + size], changes, strict=True):
+            if not np.isfinite(change).all():
+                continue
             largest = int(np.abs(change).argmax())
             label = None
             if model.task.class_names:

@@ -39,7 +39,7 @@ class Prediction:
         number: The number of a regression.
         interval: The ends of its interval of 90 %, if the model has one.
         probability: Probability that the answer is right, as the model says; ``None`` for a number.
-        scores: Probability of each class or label by name; empty for a number.
+        scores: Probability of each class or label by name; empty for a number, or if the model gave none.
         reason: Why there is no answer; ``None`` if there is one.
         truncated: True if the row is longer than what the model reads.
     """
@@ -193,8 +193,11 @@ class TextClassifier(ExportedModel):
         predictions = []
         for number, fields in enumerate(answer_fields(self.task, scores, answers)):
             reason = reasons[number]
+            given = fields
             if reason is not None:
-                fields.update(label=None, labels=None)  # so that no program takes it for an answer
+                given = {**fields, "label": None, "labels": None}  # so that no program takes it for an answer
+            if not answers.is_finite[number]:
+                given = {}
             is_truncated = bool(truncated[number])
-            predictions.append(Prediction(self.version, reason=reason, truncated=is_truncated, **fields))
+            predictions.append(Prediction(self.version, reason=reason, truncated=is_truncated, **given))
         return predictions

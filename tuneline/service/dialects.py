@@ -78,15 +78,18 @@ def read_tei(body: Any, model: TextClassifier, limits: ServiceLimits) -> TeiRequ
 def tei_answer(
     request: TeiRequest, predictions: Sequence[Prediction], outputs: NDArray[np.float32]
 ) -> list[Any]:
-    """Return the classes of each row with their scores, the highest first."""
-    rows = []
+    """Return the classes of each row with their scores, the highest first; none without a finite number."""
+    rows: list[list[dict[str, Any]]] = []
     for prediction, logits in zip(predictions, outputs, strict=True):
+        if not prediction.scores and prediction.number is None:  # the model gave no finite number
+            rows.append([])
+            continue
         names = list(prediction.scores) or [NUMBER]
-        values = list(prediction.scores.values()) or [prediction.number or 0.0]
+        values: list[Any] = list(prediction.scores.values()) or [prediction.number]
         if request.raw_scores:
             values = logits.tolist()
         items = [{"score": score, "label": name} for name, score in zip(names, values, strict=True)]
-        rows.append(sorted(items, key=lambda item: -item["score"]))  # type: ignore[operator]
+        rows.append(sorted(items, key=lambda item: -item["score"]))
     if not request.is_batch:
         return rows[0]
     return rows
@@ -199,11 +202,13 @@ def open_inference_answer(
 
 def _outputs(task: Task, predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
     """Return the tensors of an answer."""
+    reason = _tensor("reason", "BYTES", [row.reason or "" for row in predictions])
     if isinstance(task, Regression):
         tensors = [_tensor("number", "FP64", [row.number for row in predictions])]
         if task.half_width is not None:
-            tensors.append(_tensor("interval", "FP64", [row.interval for row in predictions], 2))
-        return tensors
+            ends = [row.interval or (None, None) for row in predictions]
+            tensors.append(_tensor("interval", "FP64", ends, 2))
+        return [*tensors, reason]
 
     names = list(task.class_names)
     if task.one_class:
@@ -213,11 +218,12 @@ def _outputs(task: Task, predictions: Sequence[Prediction]) -> list[dict[str, An
         for row in predictions:
             chosen.append([name in (row.labels or ()) for name in names])
         answer = _tensor("chosen", "BOOL", chosen, len(names), names)
+    scores = [[row.scores.get(name) for name in names] for row in predictions]
     return [
         answer,
         _tensor("probability", "FP64", [row.probability for row in predictions]),
-        _tensor("scores", "FP64", [list(row.scores.values()) for row in predictions], len(names), names),
-        _tensor("reason", "BYTES", [row.reason or "" for row in predictions]),
+        _tensor("scores", "FP64", scores, len(names), names),
+        reason,
     ]
 
 

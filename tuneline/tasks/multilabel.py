@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.task_kinds import TaskKind
 from tuneline.runtime.errors import ParamsError
-from tuneline.tasks.probabilities import sigmoid
+from tuneline.tasks.probabilities import finite_rows, sigmoid
 from tuneline.tasks.task import UNLABELLED, Labels, Logits, NamedClasses
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Multilabel(NamedClasses):
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the probability of each label."""
-        return sigmoid(logits / self.scales)
+        return sigmoid(finite_rows(logits) / self.scales)
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows do not get exactly their labels."""

@@ -13,13 +13,23 @@ SMALLEST = 1e-12
 
 
 def probabilities(logits: NDArray[np.float32], temperature: float = 1.0) -> NDArray[np.float64]:
-    """Return the softmax of logits that are divided by a temperature; both of shape ``(rows, classes)``."""
-    wide = logits.astype(np.float64)
+    """Return the softmax of logits that are divided by a temperature; both of shape ``(rows, classes)``.
+
+    A row with a logit that is NaN or infinite is NaN.
+    """
+    wide = finite_rows(logits)
     wide -= wide.max(axis=1, keepdims=True)  # so that exponentials of logits of any size are finite
     wide /= temperature
     exponentials = np.exp(wide)
     result: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
     return result
+
+
+def finite_rows(outputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return outputs of a model, ``(rows, outputs)``, NaN in a row in which one is NaN or infinite."""
+    wide = outputs.astype(np.float64)
+    wide[~np.isfinite(wide).all(axis=1)] = np.nan
+    return wide
 
 
 def sigmoid(logits: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.task_kinds import TaskKind
-from tuneline.tasks.probabilities import probabilities
+from tuneline.tasks.probabilities import finite_rows, probabilities
 
 if TYPE_CHECKING:
     from tuneline.tasks import Task
@@ -237,7 +237,7 @@ class Regression(SingleLabel):
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the numbers."""
-        return logits.astype(np.float64)
+        return finite_rows(logits)
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return all: hardly a number is predicted exactly."""

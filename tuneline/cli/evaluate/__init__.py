@@ -89,4 +89,4 @@ def command(  # noqa: PLR0917 - typer calls it by name
     if json is not None:
         write_record(json, Metrics.of(result.metrics))
     if errors is not None:
-        say(f"errors: {write_errors(errors, rows, result.predictions, params.data):,} rows, {errors}")
+        say(f"errors: {write_errors(errors, result.file, result.predictions, params.data):,} rows, {errors}")

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
+from tuneline.decisions.rule import NO_NUMBER
 from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.keys import metric_names
 from tuneline.evaluation.scoring import SplitPredictions
@@ -122,6 +123,12 @@ class LabelledFile:
     unit: str
     left_out: int
 
+    def take(self, chosen: NDArray[np.bool_]) -> "LabelledFile":
+        """Return chosen rows."""
+        rows = pa.array(chosen)
+        texts = {name: text.filter(rows) for name, text in self.texts.items()}
+        return replace(self, texts=texts, positions=self.positions.filter(rows), labels=self.labels[chosen])
+
 
 def read_labelled(
     path: Path,
@@ -203,12 +210,14 @@ class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
+        file: The rows, those for which the model gave a finite number.
         predictions: Labels and logits of the rows.
         metrics: As in ``metrics/evaluate.json``; without leaks.
         table: The metrics with their intervals.
         lines: The verdict, the worst slice, and what could not be computed.
     """
 
+    file: LabelledFile
     predictions: PredictedLogits
     metrics: Mapping[str, float]
     table: Table
@@ -235,6 +244,13 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths, truncated = predict_logits(model.classifier, file, step.advance)
+        rows = len(logits)
+        is_finite = np.asarray(np.isfinite(logits).all(axis=1))
+        if not is_finite.any():
+            raise DataError(f"{file.path}: {NO_NUMBER} for any row.", "Publish another model: `dvc repro`.")
+        file = file.take(is_finite)
+        logits = logits[is_finite]
+        lengths = lengths[is_finite]
         phase("independent rows")
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicate_similarity)
         predictions = PredictedLogits(file.labels, logits, task, clusters)
@@ -267,8 +283,11 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             f" {worst.high:.3f})."
         )
     if truncated:
-        lines.append(f"{truncated:,} of {len(file.labels):,} rows are {model.classifier.unread}.")
-    return FileEvaluation(predictions, metrics, table, lines)
+        lines.append(f"{truncated:,} of {rows:,} rows are {model.classifier.unread}.")
+    if len(logits) < rows:
+        without = f"{rows - len(logits):,} of {rows:,} rows"
+        lines.append(f"{without} got no answer and are in no metric: {NO_NUMBER}.")
+    return FileEvaluation(file, predictions, metrics, table, lines)
 
 
 def _metrics_table(
