@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.analysis.splitting import assign_splits, hashes, row_hashes, strata
+from tuneline.analysis.splitting import assign_splits, hashes, largest_miss, row_hashes, strata
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Classification
 
@@ -35,6 +35,30 @@ def test_each_class_has_its_share_of_each_split_in_a_sorted_file():
     for label, count in (("rare", 100), ("common", 900)):
         assert parts[label, 2] == count / 10
         assert parts[label, 1] == count / 10
+
+
+@pytest.mark.parametrize(("validation", "test"), [(0.1, 0.1), (0.15, 0.2), (0.0, 0.2), (0.3, 0.0)])
+@pytest.mark.parametrize("seed", range(5))
+def test_each_class_of_few_rows_has_its_share_rounded_up_or_down(validation, test, seed):
+    sizes = {f"class {rows}": rows for rows in (2, 3, 5, 8, 11, 14, 33, 57, 100, 140)}
+    rows = [(f"text {name} {number}", name) for name, count in sizes.items() for number in range(count)]
+    split = SplitParams(validation=validation, test=test)
+    parts = Counter(zip((name for _, name in rows), divide(rows, split, seed), strict=True))
+    for name, count in sizes.items():
+        for part, fraction in enumerate((1 - validation - test, validation, test)):
+            assert abs(parts[name, part] - fraction * count) < 1, (name, part)
+
+
+def test_class_that_misses_its_share_because_groups_stay_whole_is_named():
+    labels = pa.array(["rare"] * 14 + ["common"] * 200)
+    groups = pa.array(["one customer"] * 14 + [f"customer {number}" for number in range(200)])
+    texts = [pa.array([f"text {number}" for number in range(214)])]
+    classes = strata(Classification(()), labels)
+    parts = assign_splits(row_hashes(texts, groups, 0), classes, EXACT)
+    miss = largest_miss(parts, classes, EXACT)
+    assert (miss.stratum, miss.rows, miss.of_rows) == ("rare", 0, 14)
+    alone = assign_splits(row_hashes(texts, None, 0), classes, EXACT)
+    assert largest_miss(alone, classes, EXACT) is None
 
 
 def test_hash_is_that_of_the_specification():
@@ -113,9 +137,7 @@ def test_added_rows_move_no_row_where_nothing_is_stratified(rows, added):
     assert divide(rows + added, STABLE)[: len(rows)] == divide(rows, STABLE)
 
 
-@pytest.mark.parametrize(
-    "params", [EXACT, SplitParams(validation=0, test=0.2), SplitParams(validation=0.3, test=0.2)]
-)
+@pytest.mark.parametrize("params", [EXACT, SplitParams(validation=0.3, test=0.2)])
 def test_added_rows_move_no_row_between_train_and_test(params):
     before = np.array(divide(numbered(300), params))
     for count in range(310, 900, 40):
