@@ -315,10 +315,12 @@ _CHECKS = (
         (Requirement("conflict_with", values=[NO_ROW]),),
         relation="has another label than",
         one_fault=2,
-        title="The same text has the same label.",
+        title="The same text, in whatever case, has the same label.",
         hint=(
-            "Decide between the labels and correct the source: no model can predict both, so these rows limit"
-            " the reachable accuracy."
+            "Decide between the labels and correct the source: no model can predict both labels of a text, so"
+            " these rows limit the reachable accuracy. Texts that differ in case or white space alone count as"
+            " one here; a cased checkpoint reads them as two: if the case decides, raise"
+            " validate.conflicting_labels."
         ),
     ),
     Check(
