@@ -168,6 +168,11 @@ _FIX_SOURCE = "Correct these rows in the source and run `dvc repro`"
 _TOKENIZE_AGAIN = (
     "The tokenized data does not come from this raw data and tokenizer: run `dvc repro -f tokenize`."
 )
+_OTHER_TOKENIZER = (
+    "The tokenizer was made for other texts. Choose a checkpoint for this language, or a multilingual"
+    " checkpoint, such as distilbert/distilbert-base-multilingual-cased; without a checkpoint, raise"
+    " tokenize.vocab_size."
+)
 _NO_RANDOM_SAMPLE = (
     "The split is not a random sample like train: shuffle before splitting, or consider the difference when"
     " reading the metrics."
@@ -318,8 +323,8 @@ _CHECKS = (
         title="The same text, in whatever case, has the same label.",
         hint=(
             "Decide between the labels and correct the source: no model can predict both labels of a text, so"
-            " these rows limit the reachable accuracy. Texts that differ in case or white space alone count as"
-            " one here; a cased checkpoint reads them as two: if the case decides, raise"
+            " these rows limit the reachable accuracy. Here, texts that differ in case or white space alone"
+            " count as one; a cased checkpoint reads them as two: if the case decides, raise"
             " validate.conflicting_labels."
         ),
     ),
@@ -461,11 +466,14 @@ _CHECKS = (
         "between",
         (Requirement("unknown_rate", high="unknown_rate"),),
         title="Few tokens are unknown to the vocabulary.",
-        hint=(
-            "The tokenizer was made for other texts. Choose a checkpoint for this language, or a multilingual"
-            " checkpoint, such as distilbert/distilbert-base-multilingual-cased; without a checkpoint, raise"
-            " tokenize.vocab_size."
-        ),
+        hint=_OTHER_TOKENIZER,
+    ),
+    Check(
+        "word_pieces",
+        "between",
+        (Requirement("word_pieces", high="most_pieces"),),
+        title="The tokenizer knows the words of the texts.",
+        hint=f"More rows and corrected labels help little. {_OTHER_TOKENIZER}",
     ),
     Check(
         "truncation_rate",

@@ -32,6 +32,7 @@ from tuneline.analysis.label_bins import bin_values, histograms, largest_share
 from tuneline.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.core.tables import GROUP_COLUMN, LABELS, SplitReader, read_numbers
 from tuneline.engines import engine
+from tuneline.model.text_lengths import MOST_PIECES
 from tuneline.params import Params, TokenizeParams
 from tuneline.params.validate import ValidateParams
 from tuneline.paths import GROUPS, SPLITS, TOKENIZER
@@ -245,8 +246,7 @@ def _tokenized_table(data: DerivedData, raw: SplitReader, columns: Columns, voca
         columns = columns | {"raw_labels": current.columns[LABELS]}
     if current is not None and columns["tokens"].max(initial=0) >= params.tokenize.max_length:
         phase(f"lengths of {raw.split}")
-        characters = float(current.columns["characters"].mean())
-        lengths = whole_lengths(raw, characters, params.data.text_columns, data.folders.tokenizer)
+        lengths, _ = whole_lengths(current, params.data.text_columns, data.folders.tokenizer)
         notes = {"truncation_rate": truncation_notes(lengths, params.tokenize)}
     return Table("tokenized", raw.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
 
@@ -281,6 +281,7 @@ def measured_limits(params: ValidateParams) -> dict[str, float]:
         "class_balance": params.class_balance,
         "revealing_words": params.revealing_words,
         "unknown_rate": params.unknown_rate,
+        "most_pieces": MOST_PIECES,
         "min_auc": params.learnable_labels.min_auc,
         "max_psi": params.drift.max_psi,
         "min_vocabulary": params.drift.min_vocabulary,
@@ -310,6 +311,11 @@ def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Fin
         content = tokenized["content_tokens"].sum()
         measured["unknown_rate"] = float(tokenized["unknown_tokens"].sum() / max(content, 1))
         found.words["unknown_rate"] = percent(measured["unknown_rate"])
+    if split == "train" and current.rows:
+        phase("words of train")
+        _, pieces = whole_lengths(current, data.params.data.text_columns, data.folders.tokenizer)
+        measured["word_pieces"] = pieces
+        found.words["word_pieces"] = f"{pieces:.1f} pieces per word"
 
     # compared with train
     lengths = current.columns["characters"]

@@ -23,7 +23,7 @@ ERROR_CHECKS = (
 WARNING_CHECKS = (
     "control_characters", "mixed_encoding", "length_outliers", "rare_classes",
     "class_names", "class_balance", "duplicates", "near_duplicates", "learnable_labels", "revealing_words",
- "label_drift", "length_drift", "vocabulary_overlap", "promoted_rows",
+    "word_pieces", "label_drift", "length_drift", "vocabulary_overlap", "promoted_rows",
     "promoted_labels", "promoted_lengths", "promoted_vocabulary",
 )  # fmt: skip
 """Checks that are only reported, unless ``severity`` says otherwise."""

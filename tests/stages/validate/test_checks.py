@@ -9,7 +9,7 @@ import pytest
 
 from stages.validate.checks import CHECK_TABLE
 from stages.validate.tables import derive_tables
-from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, words_of
+from tests.stages.validate.data import FOREIGN, WORDS, Data, sentence, tokenizer_of, words_of
 from tuneline.analysis.drift import Distribution
 from tuneline.params.validate import ERROR_CHECKS, WARNING_CHECKS
 from tuneline.reports.checks import Profile, Words
@@ -208,6 +208,12 @@ def unknown_rate(data: Data) -> None:
     data.tokenize()
 
 
+def word_pieces(data: Data) -> None:
+    """Let the tokenizer know letters, and no words of several ones."""
+    data.tokenizer = tokenizer_of("abdeiklmnoprstux")
+    data.tokenize()
+
+
 def truncation_rate(data: Data) -> None:
     data.set_params(lambda values: values["tokenize"].update(max_length=20))
     data.tokenize()
@@ -291,6 +297,7 @@ TOGETHER = [
         empty_rows,
     ),
     (
+        word_pieces,
         truncation_rate,
         unknown_rate,
         duplicates,

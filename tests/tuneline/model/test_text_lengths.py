@@ -3,7 +3,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
-from tuneline.model.text_lengths import TextLengths, measure_texts
+from tuneline.model.text_lengths import TextLengths, measure_texts, word_pieces
 
 MAX_LENGTH = 20
 STRIDE = 5
@@ -57,3 +57,11 @@ def test_documents_that_are_cut_lose_the_rest(tokenizer_file):
     assert lengths.tokens.tolist() == [10, 20, 40]
     reading = lengths.cut(MAX_LENGTH)
     assert (reading.incomplete, reading.lost, reading.processed) == (1 / 3, pytest.approx(20 / 70), 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "pieces"),
+    [("the parcel, it never came!", 7, 1.0), ("包裹在哪里", 5, 1.0), ("पार्सल नहीं", 6, 3.0), ("...", 1, 0.0)],
+)
+def test_pieces_of_words_are_counted_without_marks(text, tokens, pieces):
+    assert word_pieces([text], tokens) == pieces

@@ -142,7 +142,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         "train.mixed_precision": _precision(params),
         **long_texts,
     }
-    reasons = [f"checkpoint: {checkpoint.description}", lengths.description, *long_reasons]
+    reasons = [f"checkpoint: {checkpoint.description}", *lengths.warnings, lengths.description, *long_reasons]
     reasons += [
         (
             "model.head auto: a linear model on the frozen checkpoint is fitted, too; validation decides"

@@ -23,6 +23,7 @@ from tuneline.evaluation.table import ALL_METRICS
 from tuneline.metrics.table import Metric, primary_metric
 from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.paths import (
+    CHECKS,
     CLASSIFIER,
     COMPARISON,
     EVALUATION,
@@ -68,6 +69,7 @@ class RunFacts:
         seconds: Seconds that the stage ``train`` took; ``None`` if they are not known.
         sweep: The sweep that ``tuneline init`` wrote, if there is one.
         positive: The class that F1 of two classes is of; ``None`` if there are more, or it is not known.
+        word_pieces: What the data check ``word_pieces`` found; empty if it passed.
     """
 
     evaluated: Mapping[str, float]
@@ -79,6 +81,7 @@ class RunFacts:
     seconds: float | None = None
     sweep: Path | None = None
     positive: str | None = None
+    word_pieces: str = ""
 
     @classmethod
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
@@ -99,6 +102,7 @@ class RunFacts:
             seconds=seconds,
             sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
             positive=read_positive(root / CLASSIFIER),
+            word_pieces=read_word_pieces(root),
         )
 
     def title_of(self, metric: str) -> str:
@@ -241,6 +245,16 @@ def read_positive(model: Path) -> str | None:
         return None
     names = dict(sorted(config.get("id2label", {}).items()))  # two ids have one digit each
     return positive_class(list(names.values()), config.get("decisions", {}))
+
+
+def read_word_pieces(root: Path) -> str:
+    """Return what the data check ``word_pieces`` found; empty if it passed, or was not run."""
+    try:
+        entries = json.loads((root / CHECKS / "checks.json").read_text(encoding="utf-8"))["checks"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    failed = [entry for entry in entries if entry["check"] == "word_pieces" and entry["status"] == "failed"]
+    return failed[0]["found"] if failed else ""
 
 
 def read_curve(path: Path) -> CurveColumns:

@@ -68,6 +68,7 @@ REVIEW = "tuneline labels review"
 OTHER_CHECKPOINT = "tuneline init FILE --checkpoint NAME"
 EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
 LOOK = f"look at the labels ({REVIEW})"
+LANGUAGE = f"Fine-tune a checkpoint for the language of the texts, or a multilingual one ({OTHER_CHECKPOINT})"
 LARGER = f"fine-tune a larger checkpoint ({OTHER_CHECKPOINT})"
 
 FindingSeverity = Literal["good", "bad", "warning", "note"]
@@ -104,7 +105,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
 
     doubt = undecided(run, metric)
     findings = _quality(run, metric, doubt)
-    candidates = [_chosen_head(run, metric), _never_predicted(run, metric)]
+    candidates = [_unknown_language(run), _chosen_head(run, metric), _never_predicted(run, metric)]
     # The curves say nothing of a linear model, which is fitted in one go.
     if not run.is_frozen:
         candidates.append(_diverged(run))
@@ -305,6 +306,8 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
 
 def _learn_more(run: RunFacts) -> str:
     """Return what to do about a model that is not above predictions without the text."""
+    if run.word_pieces:
+        return f"{LANGUAGE}."
     if run.is_frozen and not run.has_tried_both:
         return f"Fine-tune as well ({TRY_BOTH}), get more data, and {LOOK}."
     if run.is_frozen or run.overfits:  # more steps would not help
@@ -319,6 +322,8 @@ def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model of words that is not beaten."""
     if best.model == 1:
         return "Nothing is left to gain on these rows: use the simpler model, or test on more rows."
+    if run.word_pieces:
+        return f"{LANGUAGE}, or use words alone."
     if not run.is_fine_tuned:
         return f"Fine-tune a pretrained checkpoint ({OTHER_CHECKPOINT}), get more data, or use words alone."
 
@@ -328,6 +333,14 @@ def _instead(run: RunFacts, best: Comparison) -> str:
     if run.is_frozen and not run.has_tried_both:
         return f"Fine-tune as well ({TRY_BOTH}), get more data, or use the simpler model."
     return f"Get more data, {LARGER}, or use the simpler model."
+
+
+def _unknown_language(run: RunFacts) -> Finding | None:
+    """Return that the tokenizer was made for other texts, which neither more rows nor other labels change."""
+    if not run.word_pieces:
+        return None
+    sentence = f"The tokenizer does not know the words of the texts: {run.word_pieces}."
+    return Finding("unknown_language", "warning", sentence, f"{LANGUAGE}.")
 
 
 # --- classes and labels

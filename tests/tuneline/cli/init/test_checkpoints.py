@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 
 from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
 from tuneline.model.text_lengths import TextLengths
@@ -44,6 +45,20 @@ def test_max_length_is_the_limit_of_the_model_and_above_512_tokens_what_the_rows
 ):
     lengths = Lengths(TextLengths.of_texts([np.array(tokens) - 2], 2), limit)
     assert lengths.max_length == expected
+
+
+@pytest.mark.parametrize(("text", "is_known"), [("a, b! b?", True), ("abab; baab", False)])
+def test_tokenizer_that_divides_most_words_is_said_to_be_for_other_texts(checkpoint, text, is_known):
+    file = Path(checkpoint) / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    vocabulary = tokenizer.get_vocab()
+    for token in ("##a", "##b", ",", "!", "?", ";"):
+        vocabulary[token] = len(vocabulary)
+    tokenizer.model = models.WordPiece(vocabulary, unk_token="[UNK]")  # noqa: S106
+    tokenizer.save(str(file))
+    warnings = open_checkpoint(checkpoint, None).measure([[text]]).warnings
+    assert (warnings == []) == is_known
+    assert all("--checkpoint distilbert/distilbert-base-multilingual-cased" in line for line in warnings)
 
 
 def changed(folder, **changes):

@@ -68,6 +68,7 @@ def random_run(generator: random.Random) -> RunFacts:
         validation=choice(({}, validation)),
         losses=choice(({}, {"step": range(len(losses)), "loss": losses})),
         compared=choice((None, _comparison(generator))),
+        word_pieces=choice(("", "", "3.1 pieces per word")),
         seconds=choice((None, 20.0, 200.0)),
         sweep=choice((None, "conf/sweep/first.yaml")),
     )

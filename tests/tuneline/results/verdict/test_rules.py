@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from tests.tuneline.results.verdict.runs import (
     AUTO,
+    BASE,
     BEATEN,
     FALLING,
     FINE_TUNED,
@@ -128,6 +131,22 @@ def test_frozen_checkpoint_that_is_as_good_or_wins_is_named_with_its_interval(ev
 def test_advice_to_fine_tune_is_only_for_those_who_did_not(evaluated, params, pretrained):
     first, *_ = judge_run(RunFacts(evaluated, params=params))
     assert ("Fine-tune a pretrained checkpoint" in first.advice) == pretrained
+
+
+@pytest.mark.parametrize("evaluated", [WORDS_WIN, BASE | {"accuracy_over_majority_low": -0.1}])
+@pytest.mark.parametrize(("status", "is_said"), [("failed", True), ("passed", False)])
+def test_tokenizer_of_another_language_asks_for_a_checkpoint_and_not_for_rows(
+    tmp_path, evaluated, status, is_said
+):
+    entry = {"check": "word_pieces", "status": status, "found": "3.1 pieces per word"}
+    (tmp_path / "reports/checks").mkdir(parents=True)
+    (tmp_path / "reports/checks/checks.json").write_text(json.dumps({"checks": [entry]}))
+    run = RunFacts(evaluated, params=FINE_TUNED, word_pieces=RunFacts.read(tmp_path, {}).word_pieces)
+    said = " ".join(map(str, judge_run(run)))
+    assert ("3.1 pieces per word" in said) == is_said
+    if is_said:
+        assert "checkpoint for the language" in said
+        assert "more data" not in said
 
 
 def test_unclear_comparison_on_few_rows_says_how_many_would_tell():

@@ -19,7 +19,7 @@ CODES = {
     "worse_than_majority", "not_above_simple_model", "worse_than_simple_model", "good", "too_many_labels",
     "too_few_labels", "never_predicted", "chosen_head", "loss_not_finite", "loss_rises", "loss_does_not_fall",
     "still_improving", "overfitting", "leaks", "few_rows", "nothing_published", "left_out",
-    "published_in_doubt", "not_above_frozen", "worse_than_frozen",
+    "published_in_doubt", "not_above_frozen", "worse_than_frozen", "unknown_language",
 }  # fmt: skip
 
 
