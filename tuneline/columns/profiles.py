@@ -20,6 +20,8 @@ FIRST_ROWS = 5
 """Rows that the user is shown."""
 LONGEST = 1 << 15
 """Characters that are kept of a cell: more than any encoder reads."""
+SPREADSHEET_ERROR = re.compile(r"#[¡¿]?[A-ZÀ-Ü]+(?:/0)?[!?]|#N/?[ADV]")
+"""What a spreadsheet shows in place of a value, in several languages, such as ``#NAME?`` and ``#WERT!``."""
 EMPTY_LABELS = {"", "-1", "[]"}
 
 
@@ -42,6 +44,8 @@ class Column:
         values: Number of cells by value: of all rows, or of the sample where there are ``many`` values.
         cells: The cells of the sample, in the same order of rows in all columns.
         first: The cells of the first rows.
+        spreadsheet_errors: Cells that are ``SPREADSHEET_ERROR``.
+        longest, longest_cells: Characters of the longest cells, and how many there are.
     """
 
     name: str
@@ -52,6 +56,9 @@ class Column:
     values: Counter[str] = field(default_factory=Counter)
     cells: list[str | None] = field(default_factory=list)
     first: list[str | None] = field(default_factory=list)
+    spreadsheet_errors: int = 0
+    longest: int = 0
+    longest_cells: int = 0
 
     def add(self, cell: str | None, place: int) -> None:
         """Count one cell, and keep it in this place of the sample, if that is below ``SAMPLE_ROWS``."""
@@ -64,6 +71,11 @@ class Column:
         if not text:
             return
         self.filled += 1
+        self.spreadsheet_errors += SPREADSHEET_ERROR.fullmatch(text) is not None
+        if cell is not None and len(cell) > self.longest:
+            self.longest = len(cell)
+            self.longest_cells = 0
+        self.longest_cells += len(cell or "") == self.longest
         if text.startswith(NESTED):
             self.nested += 1
             text = text.removeprefix(NESTED) or text

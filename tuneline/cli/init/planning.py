@@ -35,6 +35,8 @@ LEAST_ROWS = {"test": 300, "validation": 150}
 LARGEST_FRACTION = {"test": 0.3, "validation": 0.15}
 FEWEST_MATES, MOST_MATES = 1.5, 50
 """Mean rows of a value, of a column such as a customer's: fewer are an id, more are a category."""
+CELL_LIMITS = (255, 256, 500, 512, 1_000, 1_024, 2_000, 4_000, 8_000, 32_767, 65_535)
+"""Characters of the largest cell of spreadsheets and databases, where a longer text was cut."""
 MOST_CONTRADICTING = 0.05
 """Share of different rows whose text has another label, too, from which these are not mistakes."""
 RARE = 0.4
@@ -81,7 +83,7 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
     layout = replace(train.source.layout, decimal=decision.reading.decimal)
 
     # copies of the files that have labels
-    notes = []
+    notes = text_notes(columns, decision)
     labelled = {}
     for split, file in files.items():
         if split == "train" or file.is_labelled(decision):
@@ -178,6 +180,24 @@ def division_notes(columns: Mapping[str, Column], decision: ColumnChoice) -> lis
             notes.append(
                 f"{name!r} has {mates:.1f} rows per value. If their texts are alike, as a customer's or a"
                 f" document's, the metric would be too good: --by {name!r} keeps them in one split."
+            )
+    return notes
+
+
+def text_notes(columns: Mapping[str, Column], decision: ColumnChoice) -> list[str]:
+    """Return which texts a spreadsheet or a database has damaged."""
+    notes = []
+    for name in decision.text_columns:
+        column = columns[name]
+        if column.spreadsheet_errors:
+            notes.append(
+                f"! {name!r}: texts that are errors of a spreadsheet, such as #NAME? where a text begins like"
+                f" a formula: {column.spreadsheet_errors:,}"
+            )
+        if column.longest in CELL_LIMITS and (column.longest_cells > 1 or column.longest > 8_000):
+            notes.append(
+                f"! {name!r}: texts that a spreadsheet or a database has probably cut, because they have"
+                f" exactly {column.longest:,} characters, and none has more: {column.longest_cells:,}"
             )
     return notes
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from typer.testing import CliRunner
 
@@ -24,6 +26,26 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 16, "last")
     assert "0.0% of rows are longer (the model takes no more)" in done.output
     assert params.model.head == "auto"
+
+
+@pytest.mark.parametrize(
+    ("texts", "notes"),
+    [
+        (["#NAME?", "#BEZUG!", "#N/A", "#sale!"], [("errors of a spreadsheet", "3")]),
+        (["a" * 255, "b" * 255], [("exactly 255 characters", "2")]),
+        (["c" * 32_767], [("exactly 32,767 characters", "1")]),
+        (["a" * 255, "b" * 255, "c" * 300, "#sale!"], []),
+    ],
+)
+def test_texts_that_a_spreadsheet_has_damaged_are_counted(project, tickets, texts, notes):
+    with tickets.open("a") as file:
+        file.writelines(f"{number + 100},{text},billing\n" for number, text in enumerate(texts))
+    done = init(tickets, "--yes")
+    assert done.exit_code == 0, done.output
+    assert (
+        re.findall(r"! 'text': .*(errors of a spreadsheet|exactly [\d,]+ characters).*: (\d+)", done.output)
+        == notes
+    )
 
 
 def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
