@@ -7,10 +7,10 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
@@ -32,6 +32,7 @@ from tuneline.service.dialects import (
 )
 from tuneline.service.engine import Engine
 from tuneline.service.guard import PAGE_FILES, RequestGuard
+from tuneline.service.log import LOG, address_of
 from tuneline.service.models import ModelSource, ServedModel
 from tuneline.service.requests import (
     RequestError,
@@ -45,7 +46,6 @@ from tuneline.service.requests import (
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 """Bounds of the histogram of time."""
 Endpoint = Callable[[Request], Awaitable[Response]]
-Awaited = TypeVar("Awaited")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Service:
         model: The model that answers.
         engine: What computes.
         woken: Set to look at the source of the model at once.
+        is_ready: False once the service ends.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -91,6 +92,7 @@ class Service:
         self.settings = settings
         self.engine = Engine(max(1, threads() // settings.source.threads), settings.limits)
         self.woken = asyncio.Event()
+        self.is_ready = True
 
         self.model = ServedModel(settings.source)
 
@@ -128,17 +130,19 @@ class Service:
         """Answer as text-embeddings-inference."""
         model = self.model.current
         asked = read_tei(await read_json(request, self.settings.limits), model, self.settings.limits)
-        answering = self.engine.answer(model, asked.texts, truncate=asked.truncate)
-        predictions, logits = await _while_client_waits(request, answering)
-        return self._response(model, predictions, tei_answer(asked, predictions, logits))
+        predictions, logits = await self.engine.answer(model, asked.texts, truncate=asked.truncate)
+        answer = tei_answer(asked, predictions, logits)
+        if request.url.path == "/" and not asked.is_batch:
+            answer = [answer]  # as the hub answers, whose client takes the first row
+        return self._response(model, predictions, answer)
 
     async def infer(self, request: Request) -> Response:
         """Answer in the Open Inference Protocol."""
         model = self._asked_model(request)
         body = await read_json(request, self.settings.limits)
         texts = read_open_inference(body, model, self.settings.limits)
-        predictions, _ = await _while_client_waits(request, self.engine.answer(model, texts))
-        answer = open_inference_answer(self.settings.name, body.get("id"), model, predictions)
+        predictions, _ = await self.engine.answer(model, texts)
+        answer = open_inference_answer(self.settings.name, body, model, predictions)
         return self._response(model, predictions, answer)
 
     async def predictions(self, request: Request) -> Response:
@@ -147,7 +151,7 @@ class Service:
         body = await read_json(request, self.settings.limits)
         rows = field_of(body, "rows", model.text_columns, several=True)
         texts = texts_of_request(rows, model.text_columns, self.settings.limits)
-        predictions, _ = await _while_client_waits(request, self.engine.answer(model, texts))
+        predictions, _ = await self.engine.answer(model, texts)
         answer = {"version": model.version, "predictions": [asdict(each) for each in predictions]}
         return self._response(model, predictions, answer)
 
@@ -161,17 +165,14 @@ class Service:
         row = field_of(body, "row", model.text_columns)
         (texts,) = texts_of_request([row], model.text_columns, self.settings.limits)
 
-        async def explained() -> Response:
-            effects = await self.engine.explain(model, texts)
-            (prediction,), _ = await self.engine.answer(model, [texts])
-            answer = {
-                "version": model.version,
-                "prediction": asdict(prediction),
-                "effects": [asdict(effect) for effect in effects],
-            }
-            return self._response(model, [], answer)
-
-        return await _while_client_waits(request, explained())
+        effects = await self.engine.explain(model, texts)
+        (prediction,), _ = await self.engine.answer(model, [texts])
+        answer = {
+            "version": model.version,
+            "prediction": asdict(prediction),
+            "effects": [asdict(effect) for effect in effects],
+        }
+        return self._response(model, [], answer)
 
     async def metadata(self, request: Request) -> Response:
         """Describe the model."""
@@ -180,7 +181,8 @@ class Service:
     async def model_ready(self, request: Request) -> Response:
         """Say that the model answers."""
         model = self._asked_model(request)
-        return JSONResponse({"name": self.settings.name, "version": model.version, "ready": True})
+        content = {"name": self.settings.name, "version": model.version, "ready": self.is_ready}
+        return JSONResponse(content, self._ready_status())
 
     async def server(self, _request: Request) -> Response:
         """Describe the server."""
@@ -188,7 +190,11 @@ class Service:
 
     async def live(self, _request: Request) -> Response:
         """Say that the service runs."""
-        return JSONResponse({"live": True, "ready": True})
+        return JSONResponse({"live": True})
+
+    async def ready(self, _request: Request) -> Response:
+        """Say whether the service takes requests: it ends after those that it has."""
+        return JSONResponse({"live": True, "ready": self.is_ready}, self._ready_status())
 
     async def info(self, _request: Request) -> Response:
         """Describe the model as text-embeddings-inference does."""
@@ -202,6 +208,9 @@ class Service:
         return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
 
     # -- parts of them
+
+    def _ready_status(self) -> int:
+        return 200 if self.is_ready else 503
 
     def _asked_model(self, request: Request) -> TextClassifier:
         """Return the model, if it is the one that the path names."""
@@ -217,24 +226,6 @@ class Service:
         return JSONResponse(content, headers={"tuneline-version": model.version})
 
 
-async def _while_client_waits(request: Request, answering: Coroutine[Any, Any, Awaited]) -> Awaited:
-    """Return what a coroutine returns; it is cancelled when the client goes away.
-
-    Raises:
-        ClientDisconnect: The client went away.
-    """
-    answer = asyncio.ensure_future(answering)
-    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection
-    try:
-        await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise ClientDisconnect
-        return answer.result()
-    finally:
-        answer.cancel()
-        leaving.cancel()
-
-
 def application(service: Service) -> ASGIApp:
     """Return the application of a service."""
     routes = [
@@ -245,10 +236,10 @@ def application(service: Service) -> ASGIApp:
         Route("/v2/models/{name}/infer", service.infer, methods=["POST"]),
         Route("/v2", service.server),
         Route("/v2/health/live", service.live),
-        Route("/v2/health/ready", service.live),
+        Route("/v2/health/ready", service.ready),
         Route("/v2/models/{name}", service.metadata),
         Route("/v2/models/{name}/ready", service.model_ready),
-        Route("/health", service.live),
+        Route("/health", service.ready),
         Route("/info", service.info),
         Route("/metrics", service.metrics),
     ]
@@ -264,7 +255,9 @@ def application(service: Service) -> ASGIApp:
             ClientDisconnect: _client_left,
         },
     )
-    return RequestGuard(app, service.settings.token, service.settings.hosts, service.seconds)
+    app.router.redirect_slashes = False  # to the Host of the request, whoever named it
+    settings = service.settings
+    return RequestGuard(app, settings.token, settings.hosts, service.seconds, settings.limits.waiting_bytes)
 
 
 def _file(content: bytes, media_type: str) -> Endpoint:
@@ -274,10 +267,12 @@ def _file(content: bytes, media_type: str) -> Endpoint:
     return page_file
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     """Answer a request that is refused, or is for a path that there is not."""
     if not isinstance(error, HTTPException):
         raise error
+    if error.status_code == 424:
+        LOG.error("%s: the model failed: %s", address_of(request.scope), error.__cause__)
     return error_response(error)
 
 

@@ -9,6 +9,8 @@ texts a pair that it never saw, so it is refused.
 (https://github.com/kserve/open-inference-protocol), with texts as BYTES in JSON. An input has the name of its
 text column; the only one of a model of one text may have any. What the outputs mean is in their parameters:
 the names of the labels.
+
+What other servers read and this one does not is refused.
 """
 
 import itertools
@@ -24,6 +26,7 @@ from tuneline.service.requests import (
     RequestError,
     ServiceLimits,
     field_of,
+    refuse_unread,
     row_example,
     texts_of_request,
 )
@@ -31,6 +34,12 @@ from tuneline.tasks import Regression, Task
 
 NUMBER = "LABEL_0"
 """Name that the number of a regression has in this dialect."""
+
+
+TEI_OPTIONS = ("truncate", "truncation_direction", "raw_scores", "parameters")
+"""Options of a request; the client of huggingface_hub writes its own into ``parameters``."""
+PLAIN = {"content_type": "str", "binary_data": False, "binary_data_output": False}
+"""Parameters of the Open Inference Protocol that ask for what is done anyway."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ def read_tei(body: Any, model: TextClassifier, limits: ServiceLimits) -> TeiRequ
     Raises:
         RequestError: It is none, or its rows are not texts.
     """
-    inputs = field_of(body, "inputs", model.text_columns)
+    inputs = field_of(body, "inputs", model.text_columns, TEI_OPTIONS)
+    _refuse_parameters(body)
     is_batch = isinstance(inputs, list) and any(isinstance(row, (list, Mapping)) for row in inputs)
     if isinstance(inputs, list) and not is_batch:
         _refuse_texts(inputs, model.text_columns)
@@ -141,11 +151,39 @@ def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
 # The Open Inference Protocol.
 
 
+def asked_outputs(body: Any, model: TextClassifier) -> list[str]:
+    """Return the names of the outputs that a request asks for, by default of all.
+
+    Raises:
+        RequestError: The model has no such output, or not in such a form.
+    """
+    names = [tensor["name"] for tensor in _outputs(model.task, [])]
+    outputs = body.get("outputs") or []
+    if not isinstance(outputs, list):
+        raise RequestError(400, "outputs is a list of objects with a name.")
+    asked = []
+    for output in outputs:
+        if not isinstance(output, Mapping) or output.get("name") not in names:
+            raise RequestError(400, f"The outputs of this model are {', '.join(map(repr, names))}.")
+        refuse_unread(output, ("name", "parameters"), "outputs: ")
+        _refuse_parameters(output)
+        asked.append(str(output["name"]))
+    return asked or names
+
+
+def _refuse_parameters(asked: Mapping[str, Any]) -> None:
+    """Refuse the parameters of a request or tensor, unless they ask for what is done anyway."""
+    parameters = asked.get("parameters") or {}
+    if isinstance(parameters, Mapping):
+        parameters = {name: value for name, value in parameters.items() if PLAIN.get(name) != value}
+    refuse_unread(parameters, (), "parameters: ")
+
+
 def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits) -> list[tuple[str, ...]]:
     """Return the texts of each row of a request.
 
     Raises:
-        RequestError: It is not a request, or its rows are not texts.
+        RequestError: It is not a request, asks for what is not done, or its rows are not texts.
     """
     inputs = None
     if isinstance(body, Mapping):
@@ -154,8 +192,12 @@ def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits)
         raise RequestError(400, "The body has inputs: a list of objects with name, shape, datatype and data.")
     if not isinstance(body.get("id"), str | None):
         raise RequestError(400, "id is a text.")
+    refuse_unread(body, ("inputs", "outputs", "id", "parameters"))
+    _refuse_parameters(body)
     texts: dict[str, list[Any]] = {}
     for tensor in inputs:
+        refuse_unread(tensor, ("name", "shape", "datatype", "data", "parameters"), "inputs: ")
+        _refuse_parameters(tensor)
         name = str(tensor.get("name"))
         if tensor.get("datatype") != "BYTES":
             raise RequestError(422, "The datatype of a text is BYTES.")
@@ -170,6 +212,7 @@ def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits)
         raise RequestError(422, f"The inputs of this model are {', '.join(map(repr, columns))}.")
     if len({len(values) for values in texts.values()}) > 1:
         raise RequestError(422, "The inputs have different numbers of texts.")
+    asked_outputs(body, model)
     return texts_of_request(list(zip(*(texts[column] for column in columns), strict=True)), columns, limits)
 
 
@@ -190,13 +233,14 @@ def _values(tensor: Mapping[str, Any]) -> list[Any]:
 
 
 def open_inference_answer(
-    name: str, request_id: str | None, model: TextClassifier, predictions: Sequence[Prediction]
+    name: str, body: Mapping[str, Any], model: TextClassifier, predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Return the answer to a request."""
+    """Return the answer to a request, with the outputs that it asks for."""
     answer: dict[str, Any] = {"model_name": name, "model_version": model.version}
-    if request_id is not None:
-        answer["id"] = request_id
-    answer["outputs"] = _outputs(model.task, predictions)
+    if body.get("id") is not None:
+        answer["id"] = body["id"]
+    tensors = {tensor["name"]: tensor for tensor in _outputs(model.task, predictions)}
+    answer["outputs"] = [tensors[output] for output in asked_outputs(body, model)]
     return answer
 
 

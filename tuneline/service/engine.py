@@ -21,7 +21,6 @@ from tuneline.model.encoding import EncodingError
 from tuneline.program.occlusion import WordEffect, word_effects
 from tuneline.program.program_rows import BATCH_SIZE
 from tuneline.program.text_classifier import Prediction, TextClassifier
-from tuneline.runtime.terminal import say
 from tuneline.service.requests import RequestError, ServiceLimits
 
 MOST_CHARACTERS = 2_000
@@ -164,8 +163,7 @@ def _computed_rows(model: TextClassifier, rows: RequestTexts) -> Computed:
     except EncodingError:
         raise
     except Exception as error:  # errors of ONNX Runtime have no class of their own
-        say(f"serve: {len(rows)} rows: {type(error).__name__}: {error}", error=True)
-        raise RequestError(424, "The model cannot compute one of the rows.") from None
+        raise RequestError(424, "The model cannot compute one of the rows.") from error
 
 
 def _late(limits: ServiceLimits) -> RequestError:

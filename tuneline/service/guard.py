@@ -9,7 +9,8 @@ from prometheus_client import Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tuneline.service.requests import RequestError, error_response
+from tuneline.service.log import LOG, address_of
+from tuneline.service.requests import LAST, RequestError, error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
@@ -39,7 +40,7 @@ SECURITY_HEADERS = {
 """Headers of every answer."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RequestGuard:
     """The part of the application that every request passes first.
 
@@ -51,12 +52,16 @@ class RequestGuard:
         token: What clients send as ``Authorization: Bearer TOKEN``; ``None`` if none is needed.
         hosts: Names by which the service is asked; empty: with a token, any.
         seconds: Gets the time of each request, by the name of its endpoint and its status.
+        most_bytes: Bytes of the bodies of all requests that have no answer yet.
+        waiting_bytes: Number of them now.
     """
 
     app: ASGIApp
     token: str | None
     hosts: frozenset[str]
     seconds: Histogram
+    most_bytes: int
+    waiting_bytes: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on."""
@@ -64,7 +69,19 @@ class RequestGuard:
             await self.app(scope, receive, send)
             return
         status = 500
+        own_bytes = 0
         started = time.perf_counter()
+
+        async def receive_bounded() -> Message:
+            nonlocal own_bytes
+            message = await receive()
+            received = len(message.get("body", b""))
+            own_bytes += received
+            self.waiting_bytes += received
+            if self.waiting_bytes > self.most_bytes:
+                headers = {"retry-after": "1", **LAST}
+                raise RequestError(429, "Too many bytes wait. Try again.", headers)
+            return message
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -78,8 +95,11 @@ class RequestGuard:
         try:
             problem = self._problem(scope["method"], scope["path"], Headers(scope=scope))
             answer = self.app if problem is None else error_response(problem)
-            await answer(scope, receive, send_guarded)
+            await answer(scope, receive_bounded, send_guarded)
+        except Exception:
+            LOG.exception("%s: a request failed", address_of(scope))
         finally:
+            self.waiting_bytes -= own_bytes
             endpoint = getattr(scope.get("endpoint"), "__name__", "none")
             self.seconds.labels(endpoint, str(status)).observe(time.perf_counter() - started)
 

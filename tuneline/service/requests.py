@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from tuneline.program.program_rows import characters_of, texts_of_row
 from tuneline.runtime.errors import DataError
 
 JSON = "application/json"
+IDENTITY = "identity"
+"""The encoding of a body that is not compressed."""
 LAST = {"connection": "close"}
 """Headers of an answer before the body of the request was read to its end."""
 ERROR_TYPES = {422: "Tokenizer", 424: "Backend", 429: "Overloaded", 500: "Backend"}
@@ -30,6 +32,7 @@ class ServiceLimits:
         body_seconds: Seconds in which a body has to arrive.
         rows: Rows of a request.
         waiting_rows: Rows of all requests that have no answer yet.
+        waiting_bytes: Bytes of their bodies.
         seconds: Seconds after which a request is given up.
         row_characters: Characters of a row. Tokenizers take seconds and a gigabyte for a million without a
             space, of which the model reads the first few.
@@ -39,12 +42,13 @@ class ServiceLimits:
     body_seconds: float = 10.0
     rows: int = 1_024
     waiting_rows: int = 4_096
+    waiting_bytes: int = 100_000_000
     seconds: float = 30.0
     row_characters: int = 100_000
 
 
 class RequestError(HTTPException):
-    """A request that gets no predictions; its message quotes nothing of the request."""
+    """A request that gets no predictions; its message quotes no text of the request."""
 
 
 def error_response(error: HTTPException) -> Response:
@@ -65,6 +69,9 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON:
         raise RequestError(415, f"The Content-Type of a request is {JSON}.")
+    if request.headers.get("content-encoding", IDENTITY).strip().lower() != IDENTITY:
+        message = "Content-Encoding: bodies are not decompressed here. Send the body as it is."
+        raise RequestError(415, message, {"accept-encoding": IDENTITY})
 
     too_large = RequestError(
         413,
@@ -88,18 +95,50 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
         raise RequestError(400, f"The body is not JSON: {error}.") from None
 
 
-def field_of(body: Any, name: str, columns: tuple[str, ...], *, several: bool = False) -> Any:
+def field_of(
+    body: Any,
+    name: str,
+    columns: tuple[str, ...],
+    options: Collection[str] = (),
+    *,
+    several: bool = False,
+) -> Any:
     """Return a field of a body.
 
+    Args:
+        body: The body.
+        name: Name of the field.
+        columns: Text columns of the model.
+        several: True if the field is a list.
+        options: Names of the other fields that are read.
+
     Raises:
-        RequestError: It has none; the message shows a body of a model that reads these columns.
+        RequestError: It has none, and the message shows a body of a model that reads these columns; or it has
+            options that are not read.
     """
     if isinstance(body, Mapping) and name in body and (not several or isinstance(body[name], list)):
+        refuse_unread(body, {name, *options})
         return body[name]
     example = row_example(columns)
     if several:
         example = f"[{example}]"
     raise RequestError(400, f'The body is {{"{name}": {example}}}.')
+
+
+def refuse_unread(asked: Any, read: Collection[str], place: str = "") -> None:
+    """Refuse options that nothing here reads: their answer would be another one than was asked for.
+
+    Raises:
+        RequestError: There is one; ``place`` is where.
+    """
+    if not isinstance(asked, Mapping):
+        raise RequestError(400, f"{place}there is no object.")
+    for name, value in asked.items():
+        if name not in read and value not in (None, {}, []):
+            message = (
+                f"{place}{name[:40]} is not done here, so the answer would be another one: leave it out."
+            )
+            raise RequestError(400, message)
 
 
 def row_example(columns: tuple[str, ...]) -> str:

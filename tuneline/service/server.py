@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -10,8 +11,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuneline.runtime.errors import StageError
-from tuneline.runtime.terminal import say
 from tuneline.service.application import Service, ServiceSettings, application
+from tuneline.service.log import LOG, address_of, start_log
 
 GRACE = 30
 """Seconds that accepted requests have to end."""
@@ -22,8 +23,10 @@ LAST_ANSWERS = 0.4
 LAST_ANSWER = (b"connection", b"close")
 """Header that tells a client to send its next request over another connection."""
 
+CONNECTIONS = 4_096
+"""Connections at a time, if there are as many file descriptors."""
 BACKLOG = 2_048
-"""Connections that wait to be accepted."""
+"""Connections that wait to be accepted, and that are accepted at once, likewise."""
 
 
 def serve(settings: ServiceSettings, host: str, port: int) -> None:
@@ -32,7 +35,58 @@ def serve(settings: ServiceSettings, host: str, port: int) -> None:
     Raises:
         StageError: The model cannot be used, or the port is taken.
     """
+    start_log()
     asyncio.run(_serve(settings, host, port))
+
+
+class BoundedConnection(H11Protocol):
+    """A connection, of which there are no more than file descriptors.
+
+    A client may end its side after its request, as ``nc -N`` does, and gets its answer. The system does not
+    tell such a client from one that left, so that the answer to one that left is computed, too.
+    """
+
+    is_ended = False
+    """True if the client sends no more."""
+
+    def is_answering(self) -> bool:
+        """Return True if there is a whole request without its answer."""
+        cycle = self.cycle
+        return cycle is not None and not cycle.more_body and not cycle.response_complete
+
+    def can_close(self) -> bool:
+        """Return True if no whole request is lost with the connection."""
+        return not self.is_answering() and not self.transport.is_closing()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection; of too many, close one whose request has not arrived."""
+        super().connection_made(transport)
+        if len(self.connections) <= min(CONNECTIONS, _files() // 2):
+            return
+        closed: H11Protocol = self
+        for connection in self.connections:
+            if isinstance(connection, BoundedConnection) and connection.can_close():
+                closed = connection
+                break
+        address = address_of({"client": closed.client})
+        LOG.warning("%s: closed, because there are %d connections", address, len(self.connections))
+        closed.transport.abort()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep a connection until its requests are answered."""
+        self.is_ended = True
+        return self.is_answering()
+
+    def on_response_complete(self) -> None:
+        """Close a connection after its last answer."""
+        super().on_response_complete()
+        if self.is_ended and not self.is_answering():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        LOG.warning("%s: %s", address_of({"client": self.client}), msg)
+        super().send_400_response(msg)
 
 
 class InterruptedServer(uvicorn.Server):
@@ -43,6 +97,11 @@ class InterruptedServer(uvicorn.Server):
     as if it had failed.
     """
 
+    def __init__(self, service: Service) -> None:
+        """Serve a service."""
+        super().__init__(server_config(service))
+        self._service = service
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the event loop."""
@@ -52,14 +111,30 @@ class InterruptedServer(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End: tell the clients, then accept no more, and finish the rest."""
+        """End: tell probes and clients, then accept no more connections, and finish the rest."""
+        self._service.is_ready = False
         headers = self.server_state.default_headers
         headers.append(LAST_ANSWER)
         for connection in self.server_state.connections:
             if isinstance(connection, H11Protocol) and connection.cycle is not None:
                 connection.cycle.default_headers = headers
         await asyncio.sleep(LAST_ANSWERS)
+
+        # Clients whose connections wait take them for accepted, and have yet to send their requests.
+        waiting = []
+        for listener in sockets or ():
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    waiting.append(listener.accept()[0])
+        for server in self.servers:
+            server.close()
+        for accepted in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, accepted)
+        await asyncio.sleep(LAST_ANSWERS)
         await super().shutdown(sockets)
+
+    def _connection(self) -> BoundedConnection:
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state)
 
 
 def server_config(service: Service) -> uvicorn.Config:
@@ -67,16 +142,22 @@ def server_config(service: Service) -> uvicorn.Config:
     return uvicorn.Config(
         application(service),
         port=0,
-        http="h11",
+        http=BoundedConnection,
         ws="none",
         lifespan="on",
-        log_level="warning",
+        log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=min(BACKLOG, _files() // 8),
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
     )
+
+
+def _files() -> int:
+    """Return how many file descriptors this process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 async def _serve(settings: ServiceSettings, host: str, port: int) -> None:
@@ -84,10 +165,9 @@ async def _serve(settings: ServiceSettings, host: str, port: int) -> None:
     listener = _listener(host, port)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.woken.set)
     address = f"http://{host}:{listener.getsockname()[1]}"
-    say(f"serve: {settings.name} {service.model.current.version} answers at {address}", error=True)
-    server = InterruptedServer(server_config(service))
-    await server.serve(sockets=[listener])
-    say("serve: ended; every accepted request has its answer", error=True)
+    LOG.info("%s %s answers at %s", settings.name, service.model.current.version, address)
+    await InterruptedServer(service).serve(sockets=[listener])
+    LOG.info("ended; every accepted request has its answer")
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -1,5 +1,7 @@
 """Requests from end to end, over a socket."""
 
+import gzip
+import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -63,7 +65,10 @@ def test_effects_of_words_are_those_that_programs_get(tmp_path_factory, kind):
         ("/v1/predictions", {"row": PAIR}, 400, '"rows"'),
         ("/v1/predictions", {"rows": "late"}, 400, '"rows"'),
         ("/v1/predictions", {"rows": [PAIR, ["late"]]}, 422, "row 1"),
+        ("/v1/predictions", {"rows": [PAIR], "use_activation": False}, 400, "use_activation"),
+        ("/v1/predictions/", {"rows": [PAIR]}, 404, "Not Found"),
         ("/v1/why", {"rows": [PAIR]}, 400, '"row"'),
+        ("/v1/why", {"row": PAIR, "truncate_prompt_tokens": 8}, 400, "truncate_prompt_tokens"),
         ("/v1/why", {"row": ["  ", "\n"]}, 422, "row 0"),
         ("/v1/why", {"row": ["late", "x" * 10_000]}, 413, "10,004"),
     ],
@@ -107,6 +112,28 @@ def test_large_bodies_and_rows_are_refused(pair_folder):
         refused = service.post("/predict", {"inputs": [PAIR, ["x" * 499, "yy"]]})
         assert (refused.status_code, refused.json()["error"][:5]) == (413, "row 1")
         assert service.post("/predict", {"inputs": PAIR}).status_code == 200
+
+
+def test_bodies_of_all_requests_have_a_limit(pair_folder):
+    with running_service(pair_folder, limits=ServiceLimits(waiting_bytes=1500)) as service:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n"
+        clients = []
+        for _ in range(2):
+            clients.append(socket.create_connection(("127.0.0.1", int(service.address.rpartition(":")[2]))))
+            clients[-1].sendall(head + b"[" * 1000)
+        clients[1].settimeout(20)
+        assert clients[1].recv(100).startswith(b"HTTP/1.1 429")
+        for client in clients:
+            client.close()
+        assert service.post("/predict", {"inputs": PAIR}).status_code == 200
+
+
+def test_compressed_body_is_refused(pairs):
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    body = gzip.compress(json.dumps({"inputs": PAIR}).encode())
+    answer = pairs.client.post("/predict", content=body, headers=headers)
+    assert answer.status_code == 415
+    assert "Content-Encoding" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

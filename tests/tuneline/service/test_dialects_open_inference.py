@@ -40,6 +40,16 @@ def test_answer_has_the_names_of_the_labels_and_the_numbers_of_the_other_dialect
         ({}, 400),
         ({"inputs": ["x"]}, 400),
         (request(id=7), 400),
+        (request(parameters={"top_k": 1}), 400),
+        (request(parameters=["top_k"]), 400),
+        (request(outputs=[{"name": "logits"}]), 400),
+        (request(outputs=[{"name": "label", "parameters": {"classification": 1}}]), 400),
+        (
+            request(
+                tensor("subject", SUBJECTS, parameters={"content_type": "base64"}), tensor("body", BODIES)
+            ),
+            400,
+        ),
         (request(tensor("subject", SUBJECTS)), 422),
         (request(tensor("subject", SUBJECTS), tensor("body", BODIES[:1])), 422),
         (request(tensor("subject", SUBJECTS, shape=[3]), tensor("body", BODIES)), 422),
@@ -49,6 +59,14 @@ def test_answer_has_the_names_of_the_labels_and_the_numbers_of_the_other_dialect
 )
 def test_body_that_is_no_request_is_an_error(pairs, body, status):
     assert pairs.post(INFER, body).status_code == status
+
+
+def test_answer_has_the_outputs_that_are_asked_for(pairs):
+    outputs = [{"name": "scores", "parameters": {"binary_data": False}}, {"name": "label"}]
+    body = request(outputs=outputs, parameters={"content_type": "str"})
+    answer = pairs.post(INFER, body).json()
+    every = {output["name"]: output for output in pairs.post(INFER, request()).json()["outputs"]}
+    assert answer["outputs"] == [every["scores"], every["label"]]
 
 
 def test_metadata_and_health(pairs):

@@ -2,6 +2,7 @@
 
 import pytest
 from huggingface_hub import InferenceClient, constants
+from huggingface_hub.errors import HfHubHTTPError
 
 from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
@@ -58,6 +59,9 @@ def test_truncation_is_that_of_training_unless_it_is_forbidden(pairs):
     [
         ({}, 400, "Validation"),
         ({"inputs": PAIR, "truncate": "yes"}, 400, "Validation"),
+        ({"inputs": PAIR, "top_k": 1}, 400, "Validation"),
+        ({"inputs": PAIR, "return_all_scores": False}, 400, "Validation"),
+        ({"inputs": PAIR, "parameters": {"function_to_apply": "none"}}, 400, "Validation"),
         ({"inputs": [PAIR, ["one"]]}, 422, "Tokenizer"),
         ({"inputs": [PAIR, ["a", 7]]}, 422, "Tokenizer"),
         ({"inputs": [PAIR, [" ", ""]]}, 422, "Tokenizer"),
@@ -77,9 +81,11 @@ def test_regression_has_one_output(tmp_path_factory):
         assert service.post("/predict", {"inputs": PAIR}).json() == [{"score": expected, "label": "LABEL_0"}]
 
 
-def test_client_of_hugging_face_reads_the_answers(pairs, monkeypatch):
+def test_client_of_hugging_face_gets_all_classes(pairs, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # it takes any address for the hub
-    best = pairs.post("/predict", {"inputs": PAIR}).json()[0]
-    for address in (pairs.address, f"{pairs.address}/predict"):
-        answer = InferenceClient(model=address).text_classification(PAIR)
-        assert (answer.label, answer.score) == (best["label"], best["score"])
+    expected = pairs.post("/predict", {"inputs": PAIR}).json()
+    client = InferenceClient(model=pairs.address)
+    answer = client.text_classification(PAIR)
+    assert [(item.label, item.score) for item in answer] == [(row["label"], row["score"]) for row in expected]
+    with pytest.raises(HfHubHTTPError, match="top_k is not done here"):
+        client.text_classification(PAIR, top_k=1)
