@@ -1,15 +1,15 @@
 """Where the model of a service comes from, and the one that answers now.
 
 It is replaced while requests are answered, by one that was checked. A request keeps the model that was there
-when it came, so none is lost and none is answered by two. A model that is damaged, or computes other numbers
-than at its export, never gets a request: the one before answers on.
+when it came, so none is lost and none is answered by two. A model that is damaged, computes other numbers
+than at its export, or has other inputs or outputs, never gets a request: the one before answers on.
 """
 
 import asyncio
 import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuneline.core.hashes import file_hash
 from tuneline.onnx.probes import check_probes
@@ -17,10 +17,18 @@ from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL, exported_file
 from tuneline.program.text_classifier import TextClassifier
 from tuneline.repository.promoted_models import ModelRepository
 from tuneline.runtime.errors import StageError
-from tuneline.runtime.terminal import say
+from tuneline.service.dialects import model_metadata
+from tuneline.service.log import LOG
 
 if TYPE_CHECKING:
     from tuneline.predict.model_choice import RequiredRisk
+
+
+def contract(model: TextClassifier) -> dict[str, Any]:
+    """Return what clients of a model rely on: its inputs and outputs."""
+    metadata = model_metadata("", model)
+    del metadata["versions"]
+    return metadata
 
 
 @dataclass(frozen=True)
@@ -146,15 +154,15 @@ class ServedModel:
                 self._refused = ""
                 return
             model = await asyncio.to_thread(self._source.load)
+            if contract(model) != contract(self.current):
+                problem = f"version {model.version} has other text columns, labels or outputs."
+                raise StageError(problem, "Start the service anew to serve it.")
         except Exception as error:  # whatever is in the source now, the model before answers on
             if str(error) != self._refused:
-                say(f"serve: version {self.current.version} answers on: {error}", error=True)
+                LOG.info("version %s answers on: %s", self.current.version, error)
             self._refused = str(error)
             return
-        say(
-            f"serve: version {model.version} answers from now on, instead of {self.current.version}",
-            error=True,
-        )
+        LOG.info("version %s answers from now on, instead of %s", model.version, self.current.version)
         self._state = state
         self._refused = ""
         self.current = model

@@ -1,10 +1,12 @@
 """Where the model comes from, a folder or the registry of a repository, and how it is replaced."""
 
+import hashlib
 import json
 import shutil
 import subprocess
 import threading
 
+import onnx
 import pytest
 
 from tests.dvc_files import init_dvc, store_folder
@@ -77,6 +79,17 @@ def make_less_sure(record):
     record["models"]["fp32"]["decisions"] = {"temperature": 2.0}
 
 
+def rename_labels(folder):
+    """Let the fp32 model have other labels, as its record says."""
+    file = folder / "model.onnx"
+    model = onnx.load(file)
+    (labels,) = (entry for entry in model.metadata_props if entry.key == "labels")
+    labels.value = json.dumps(["billing", "delivery", "other"])
+    onnx.save(model, file)
+    hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}
+    change_record(folder, lambda record: record["models"]["fp32"].update(sha256=hashes))
+
+
 def test_requests_go_on_while_the_model_is_replaced(folder, pair_folder):
     """Each answer has the numbers of the version that it names."""
     seen = {}
@@ -107,8 +120,10 @@ def test_requests_go_on_while_the_model_is_replaced(folder, pair_folder):
     assert first != second
 
 
-@pytest.mark.parametrize("damage", ["bytes", "numbers", "missing", "record"])
-def test_damaged_model_is_refused_and_the_old_one_answers_on(folder, capsys, damage):
+@pytest.mark.parametrize("damage", ["bytes", "numbers", "missing", "record", "columns", "labels"])
+def test_damaged_model_is_refused_and_the_old_one_answers_on(folder, text_folder, caplog, damage):
+    caplog.set_level("INFO", "tuneline.service")
+
     def other_numbers(record):
         record["models"]["fp32"]["probe_outputs"][0][0] += 3
 
@@ -121,6 +136,10 @@ def test_damaged_model_is_refused_and_the_old_one_answers_on(folder, capsys, dam
             change_record(folder, other_numbers)
         elif damage == "missing":
             shutil.rmtree(folder)
+        elif damage == "columns":
+            shutil.copytree(text_folder, folder, dirs_exist_ok=True)
+        elif damage == "labels":
+            rename_labels(folder)
         else:
             (folder / EXPORT_RECORD).write_text("{")
         service.wait_for(service.service.model.look())
@@ -128,7 +147,7 @@ def test_damaged_model_is_refused_and_the_old_one_answers_on(folder, capsys, dam
         after = service.post("/predict", {"inputs": PAIR})
     assert before.json() == after.json()
     assert before.headers["tuneline-version"] == after.headers["tuneline-version"]
-    assert capsys.readouterr().err.count("answers on") == 1
+    assert caplog.text.count("answers on") == 1
 
 
 def test_folder_is_looked_at_by_itself(folder):
