@@ -191,7 +191,7 @@ def compare_logits(
     )
 
     metrics = {
-        "max_abs_diff": float(per_row.max()),
+        "max_abs_diff": round(float(per_row.max()), MOST_DIGITS),
         "agreement": float(agreeing.mean()),
         "agreement_low": agreement_interval.low,
         "agreement_high": agreement_interval.high,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.calibration.temperature import calibrated, spaced_rows
+from tuneline.core.rounding import NUMBER_DIGITS, rounded_up
 from tuneline.core.tables import SplitReader
 from tuneline.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
 from tuneline.decisions.rule import CostRule, answers_of
@@ -134,7 +135,7 @@ def _with_interval(task: Regression, reported: ModelOutputs) -> Regression:
     rows = independent_sample(reported.clusters, len(reported.labels))
     width = half_width(task.predictions(reported.logits[rows]), reported.labels[rows])
     if width is not None:
-        width = round(width, 6)
+        width = rounded_up(width, NUMBER_DIGITS)
     return replace(task, half_width=width)
 
 

@@ -8,22 +8,20 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
+from tuneline.core.rounding import rounded
 from tuneline.runtime.atomic_files import replace_file, write_json
 from tuneline.runtime.errors import DataError
-
-DIGITS = 6
-"""Digits after the decimal point of a ``Number``."""
 
 
 def _rounded(value: Any, validate: Any) -> float:
     number: float = validate(value)
     if isinstance(value, int):
         return value
-    return round(number, DIGITS)
+    return rounded(number)
 
 
 Number = Annotated[float, WrapValidator(_rounded), PlainSerializer(lambda number: number)]
-"""A finite number with at most ``DIGITS`` digits after the decimal point. Integers stay integers."""
+"""A finite number, rounded (``tuneline.core.rounding``). Integers stay integers."""
 
 OMITTED: Any = Field(default=None, exclude_if=lambda value: value is None)
 """Default of a key that is left out of the file when it is ``None``.

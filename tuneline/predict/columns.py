@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tuneline.core.rounding import NUMBER_DIGITS, rounded_numbers, rounded_probabilities
 from tuneline.decisions.rule import PLAIN, AnswerRule, Answers
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
@@ -76,14 +77,14 @@ def prediction_columns(task: Task) -> dict[str, pa.DataType]:
 @prediction_columns.register(Classification)
 def _(task: Classification) -> dict[str, pa.DataType]:
     """The class, its probability, and the probability of each class."""
-    columns = {"label": pa.string(), "probability": pa.float32()}
-    return columns | {f"probability_{name}": pa.float32() for name in task.names}
+    columns = {"label": pa.string(), "probability": pa.float64()}
+    return columns | {f"probability_{name}": pa.float64() for name in task.names}
 
 
 @prediction_columns.register(Multilabel)
 def _(task: Multilabel) -> dict[str, pa.DataType]:
     """The labels, and the probability of each label."""
-    return {"labels": pa.list_(pa.string())} | {f"probability_{name}": pa.float32() for name in task.names}
+    return {"labels": pa.list_(pa.string())} | {f"probability_{name}": pa.float64() for name in task.names}
 
 
 @prediction_columns.register(Regression)
@@ -92,39 +93,35 @@ def _(task: Regression) -> dict[str, pa.DataType]:
     names = ["prediction"]
     if task.half_width is not None:
         names += ["prediction_low", "prediction_high"]
-    return dict.fromkeys(names, pa.float32())
+    return dict.fromkeys(names, pa.float64())
 
 
 @singledispatch
-def prediction_rows(
-    task: Task, scores: NDArray[np.float64], answers: Answers, digits: int
-) -> Iterator[list[Any]]:
+def prediction_rows(task: Task, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
     """Yield the values of ``prediction_columns`` for each row of scores, rounded, with its answer."""
     raise NotImplementedError(task.kind)
 
 
 @prediction_rows.register(Classification)
-def _(
-    task: Classification, scores: NDArray[np.float64], answers: Answers, digits: int
-) -> Iterator[list[Any]]:
+def _(task: Classification, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
     """Yield class name and probabilities."""
-    for position, values in zip(answers.labels.tolist(), scores.round(digits).tolist(), strict=True):
+    for position, values in zip(answers.labels.tolist(), rounded_probabilities(scores).tolist(), strict=True):
         yield [task.names[position], values[position], *values]
 
 
 @prediction_rows.register(Multilabel)
-def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers, digits: int) -> Iterator[list[Any]]:
+def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
     """Yield lists of names, and probabilities."""
-    for labels, values in zip(answers.labels.tolist(), scores.round(digits).tolist(), strict=True):
+    for labels, values in zip(answers.labels.tolist(), rounded_probabilities(scores).tolist(), strict=True):
         yield [task.names_of(labels), *values]
 
 
 @prediction_rows.register(Regression)
-def _(task: Regression, scores: NDArray[np.float64], _answers: Answers, digits: int) -> Iterator[list[Any]]:
+def _(task: Regression, scores: NDArray[np.float64], _answers: Answers) -> Iterator[list[Any]]:
     """Yield the number, and the ends of its interval."""
     if task.half_width is not None:
         scores = np.hstack([scores, scores - task.half_width, scores + task.half_width])
-    yield from scores.round(digits).tolist()
+    yield from rounded_numbers(scores, NUMBER_DIGITS).tolist()
 
 
 def json_prediction(task: Task, values: Sequence[Any]) -> dict[str, Any]:

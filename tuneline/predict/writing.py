@@ -31,8 +31,6 @@ from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import StageError
 from tuneline.runtime.terminal import CONTROL_CHARACTERS
 
-DIGITS = 6
-"""Digits after the decimal point of a probability or number."""
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
@@ -82,7 +80,7 @@ class Writer(ABC):
         rule = self.columns.rule
         answers = rule.answers(task, outputs)
         reasons = rule.reasons(answers)
-        for number, values in enumerate(prediction_rows(task, outputs, answers, DIGITS)):
+        for number, values in enumerate(prediction_rows(task, outputs, answers)):
             further: list[Any] = []
             reason = reasons[number]
             given = values

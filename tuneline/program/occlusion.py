@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Regex
 from tokenizers.pre_tokenizers import Split
 
+from tuneline.core.rounding import DIGITS, NUMBER_DIGITS, decimal_places
 from tuneline.decisions.rule import answers_of
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.tasks import Task
 
 MOST_REMOVALS = 256
 """Most predictions of a row without some of its words, but for the last run of each text."""
-DIGITS = 6
-"""Digits after the decimal point of an effect: the same row differs in the seventh in another batch."""
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
@@ -125,7 +124,8 @@ def word_effects(
         batch = [row]
         batch += rows[first : first + size]
         scores = model.outputs(model.encode(batch), batch_size)[:, list(outputs)]
-        changes = np.round(scores[1:] - scores[0], DIGITS) + 0.0  # no negative zero
+        # no digits of which the same row has others in another batch, and no negative zero
+        changes = np.round(scores[1:] - scores[0], _digits(model.task, scores[0])) + 0.0
         for (text, start, end), change in zip(spans[first : first + size], changes, strict=True):
             if not np.isfinite(change).all():
                 continue
@@ -139,6 +139,13 @@ def word_effects(
             )
     effects.sort(key=lambda effect: -abs(effect.effect))  # of equal ones, the order remains
     return effects
+
+
+def _digits(task: Task, scores: NDArray[np.float64]) -> int:
+    """Return the digits after the decimal point of an effect on these scores of a row."""
+    if task.has_classes:
+        return DIGITS
+    return decimal_places(float(scores[0]), NUMBER_DIGITS)
 
 
 def largest_effects(effects: Sequence[WordEffect], count: int) -> list[WordEffect]:

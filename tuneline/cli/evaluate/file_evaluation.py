@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
+from tuneline.core.rounding import NUMBER_DIGITS, rounded_numbers
 from tuneline.decisions.rule import NO_NUMBER
 from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.keys import metric_names
@@ -366,7 +367,7 @@ def write_errors(path: Path, file: LabelledFile, predictions: PredictedLogits, d
     columns |= texts
     for name, values in (("label", predictions.labels), ("predicted", predictions.predicted)):
         columns[added[name]] = pa.array(decoded_predictions(task, values[order]).to_pylist())
-    columns[added[error_name(task)]] = pa.array(sizes[order].round(6))
+    columns[added[error_name(task)]] = pa.array(rounded_numbers(sizes[order], NUMBER_DIGITS))
     table = pa.table(columns)
 
     if path.suffix.lower() == ".parquet":
