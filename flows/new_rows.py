@@ -24,7 +24,6 @@ from tuneline.core.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.params.data import DataParams
 from tuneline.paths import SOURCE
 from tuneline.readers.formats import ENDINGS, data_input
-from tuneline.readers.label_values import class_name
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
 from tuneline.readers.tables import open_table
@@ -32,7 +31,7 @@ from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.errors import DataError, ParamsError
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.files import fitting_input
-from tuneline.tasks import unnamed_task
+from tuneline.tasks import task_with_names
 from tuneline.tasks.columns import UNIT_SEPARATOR, label_texts, observed_classes, staged_type
 
 LISTED = 10_000
@@ -99,7 +98,7 @@ class Harvester:
         self._columns = LabelledColumns(
             tuple(data.text_columns),
             data.label_column,
-            unnamed_task(data.task),
+            task_with_names(data.label_names, data.task),
             others,
             policy=BadRowPolicy(data.max_bad_share),
             sets=data.label_sets,
@@ -333,7 +332,7 @@ def allowed_classes(data: DataParams, classes: set[str]) -> set[str]:
     """
     if data.label_sets is not None and data.label_sets.columns is not None:
         return classes | set(data.label_sets.columns)  # also one that no row has
-    names = {str(class_name(name)) for name in data.label_names or ()}
+    names = set(data.label_names or ())
     ids = {str(position) for position in range(len(names))}
     if classes <= ids and not classes <= names:
         return ids

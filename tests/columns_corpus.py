@@ -133,13 +133,38 @@ def indicators(words: tuple[str, str], before: Mapping[str, tuple[str, ...]], mi
     return Kind(draw, Expected(label=names, layout="columns"), dirt="2")
 
 
-def classes(values: Sequence[str], name: str = "y") -> Kind:
+def classes(values: Sequence[str], name: str = "y", *, doubt_only: bool = False) -> Kind:
     """Return the kind with one class per row."""
 
     def draw(generator: random.Random, rows: int) -> Columns:
         return {"text": texts(generator, rows), name: generator.choices(values, k=rows)}
 
-    return Kind(draw, Expected(label=(name,), task="classification"))
+    return Kind(draw, Expected(label=(name,), task="classification", doubt_only=doubt_only))
+
+
+def tuples(form: str, most: int = 20) -> Kind:
+    """Return the kind with several numbers in each cell, each of which has its place."""
+
+    def draw(generator: random.Random, rows: int) -> Columns:
+        cells = []
+        for _ in range(rows):
+            cells.append(form.format(*(generator.randrange(1, most) for _ in range(3))))
+        return {"text": texts(generator, rows), "y": cells}
+
+    return Kind(draw, Expected(doubt_only=True))
+
+
+def _tokens(generator: random.Random, rows: int) -> Columns:
+    """A word per row, with its tag, and the number of the sentence at its first word."""
+    numbers = [f"Sentence: {row}" if row % 9 == 0 else "" for row in range(rows)]
+    tags = generator.choices(("O", "B-geo", "I-geo"), (8, 1, 1), k=rows)
+    return {"sentence": numbers, "word": generator.choices(WORDS, k=rows), "y": tags}
+
+
+def _answers(generator: random.Random, rows: int) -> Columns:
+    columns: Columns = {"text": texts(generator, rows), "label": generator.choices(NAMES[:4], k=rows)}
+    columns["answer"] = generator.choices(("accept", "reject", "ignore"), (8, 2, 1), k=rows)
+    return columns
 
 
 def _sparse(generator: random.Random, rows: int) -> Columns:
@@ -382,8 +407,24 @@ KINDS: Mapping[str, Kind] = {
     "numbers of classes": classes(("0", "1", "2")),
     "many numbers of categories": classes([str(number) for number in range(3, 90, 3)], "category"),
     "codes": classes([f"{number:03d}" for number in range(1, 300, 15)], "code"),
+    "codes with decimals": classes(("250.00", "250.0", "401.9", "427.31", "428.0"), doubt_only=True),
+    "sections": classes(("1.1", "1.2", "1.10", "2.1", "2.2", "3"), doubt_only=True),
+    "versions of three numbers": classes(("2.0.1", "2.0.0", "1.9.12", "1.10.0")),
+    "missing as a database writes it": classes((*NAMES[:4], "\\N")),
+    "missing as a dash": classes((*NAMES[:4], "-")),
+    "missing as SQL writes it": classes((*NAMES[:4], "(null)", "NULL")),
+    "none among classes": classes((*NAMES[:4], "none"), doubt_only=True),
+    "NA among classes": classes((*NAMES[:4], "NA"), doubt_only=True),
+    "plus and minus": classes(("+", "-"), doubt_only=True),
+    "lists of one class, some missing": classes(("['billing']", '["access"]', "[]", "['late parcel']")),
+    "times of day": tuples("{}:{:02d}"),
+    "scores": tuples("{};{}", 5),
+    "three numbers": tuples("{}|{}|{}"),
+    "lists of two numbers": tuples("[{}, {}]", 6),
+    "tokens with tags": Kind(_tokens, Expected(doubt_only=True)),
+    "answers of Prodigy": Kind(_answers, Expected(label=("label",), doubt_only=True), dirt="access"),
     "versions": classes((">=3.8", ">=3.9", ">=3.9,!=3.9.1", ">3.6, <4.0", ">=3.10", "~=3.11", ">3.7,<4")),
-    "scores": numbers(lambda generator: f"{generator.uniform(0, 5):.2f}", ("4.27", 4.27)),
+    "numbers with two decimals": numbers(lambda generator: f"{generator.uniform(0, 5):.2f}", ("4.27", 4.27)),
     "decimal commas": numbers(
         lambda generator: f"{generator.uniform(0, 5):.2f}".replace(".", ","), ("4,27", 4.27)
     ),

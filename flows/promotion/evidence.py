@@ -32,7 +32,7 @@ from tuneline.repository.promoted_models import ModelRepository
 from tuneline.repository.registry import Version
 from tuneline.repository.worktrees import fetched_files
 from tuneline.runtime.errors import DataError, StageError
-from tuneline.tasks import Task, unnamed_task
+from tuneline.tasks import Task, task_with_names
 from tuneline.tasks.columns import encoded_predictions
 
 VALIDATION = "validation"
@@ -308,7 +308,7 @@ def _column_of_file(path: Path, data: DataParams, column: str) -> Iterator[tuple
     columns = LabelledColumns(
         texts,
         data.label_column,
-        unnamed_task(data.task),
+        task_with_names(data.label_names, data.task),
         {column: "promotion.guards"},
         optional=(column,),
         policy=policy,

@@ -41,7 +41,7 @@ from tuneline.readers.rows import BadRowPolicy
 from tuneline.runtime.atomic_files import publish_directory, replace_directory, working_directory
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import progress, say
-from tuneline.tasks import unnamed_task
+from tuneline.tasks import task_with_names
 
 WORK = "work"
 """Temporary folder: copies of the splits of the source, and files of the raw splits."""
@@ -168,7 +168,7 @@ def source_columns(params: Params, label_optional: bool = False, grouped: bool =
     return LabelledColumns(
         tuple(data.text_columns),
         data.label_column,
-        task=unnamed_task(data.task),
+        task=task_with_names(data.label_names, data.task),
         others=others,
         optional=[data.label_column] if label_optional else [],
         policy=BadRowPolicy(data.max_bad_share),

@@ -5,7 +5,7 @@ complete and corrected rows, at most ``data.max_rows``, with labels as ids.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -26,7 +26,7 @@ from tuneline.core.tables import numpy_values, rebatch, write_batches
 from tuneline.params import Params
 from tuneline.params.data import DataParams
 from tuneline.paths import SPLITS
-from tuneline.readers.label_values import written_classes
+from tuneline.readers.label_values import sorted_names, written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress, say
@@ -153,7 +153,7 @@ class LabelEncoder:
             return cls(unnamed, ())
 
         observed = _observed(unnamed, train)
-        names = tuple(data.label_names or train.staged.label_names or _sorted(observed))
+        names = tuple(data.label_names or train.staged.label_names or sorted_names(observed))
         written = written_classes(names, observed if data.label_names else ())
         task = unnamed.of_outputs(names)
         if task.one_class and len(names) == 2 and observed[written[0]] < observed[written[1]]:
@@ -170,13 +170,6 @@ class LabelEncoder:
             missing = [UNLABELLED] if pa.types.is_list(kind) else UNLABELLED
             return pa.array([missing] * batch.num_rows, kind)
         return stored_labels(self.labels, batch[LABEL], self.written)
-
-
-def _sorted(names: Collection[str]) -> list[str]:
-    """Return class names in the order of their ids: whole numbers as numbers, so that '2' is before '10'."""
-    if all(name.removeprefix("-").isdecimal() and name.isascii() for name in names):
-        return sorted(names, key=int)
-    return sorted(names)
 
 
 def _observed(task: Task, train: RowSelection) -> Counter[str]:

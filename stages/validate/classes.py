@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stages.validate.checks import Columns
 from stages.validate.raw import BOM, RawSplit
 from tuneline.analysis.label_bins import bin_values
+from tuneline.analysis.missing_words import MISSING_WORDS
 from tuneline.analysis.text import repaired
 from tuneline.core.tables import LABELS
 from tuneline.params import Params
@@ -25,8 +26,6 @@ SHOWN = 10
 """Classes in the notes of a check."""
 SHOWN_CHARACTERS = 60
 """Characters of a name in a note."""
-MISSING_VALUES = frozenset({"nan", "null", "none", "nil", "na", "n/a", "#n/a", "<na>", "nat", "undefined"})
-"""How programs write a missing value, in lower case."""
 NAME_SEPARATORS = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 """White space, underscores and hyphens between letters or digits.
 
@@ -180,7 +179,7 @@ def name_faults(name: str, label_column: str | None) -> Iterator[str]:
     plain = name.casefold().strip(f"{BOM}'\" ")
     if label_column is not None and plain == label_column.casefold():
         yield "has the name of the label column: a header line became a row"
-    if label_column is not None and plain in MISSING_VALUES:
+    if label_column is not None and plain in MISSING_WORDS:
         yield "reads like a missing value; list it in data.label_names if it is a class"
     if len(name) > LONGEST_NAME:
         yield f"has a name of {len(name):,} characters: a text became a label"

@@ -121,7 +121,7 @@ def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):
     desk.put(
         "data/labelled/b.jsonl",
         '{"text": "late", "label": "delivery"}\n{"text": 5, "label": "delivery"}\n'
-        '{"text": "x", "label": []}\n',
+        '{"text": "x", "label": ["delivery", "billing"]}\n',
     )
     new = desk.harvest(max_bad_share=0.5)
     assert new.summary == "1 new, 1 incomplete, 2 bad"

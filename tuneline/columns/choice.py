@@ -1,5 +1,6 @@
 """The choice of all columns: texts, label and task, with the reasons."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,11 +8,13 @@ from tuneline.columns.labels import choose_label, is_date
 from tuneline.columns.profiles import Column
 from tuneline.columns.readings import (
     LEAST_COVERAGE,
+    LEAST_FIT,
     LabelReading,
     OpenQuestionError,
     ReadingAnswer,
     UserChoices,
 )
+from tuneline.columns.sets import share_of
 from tuneline.core.task_kinds import TaskKind
 from tuneline.params.data import LabelSetsParams
 from tuneline.runtime.errors import DataError
@@ -22,6 +25,12 @@ WORDS_OF_TEXT = 5
 """Mean words of a column that can be the second text of a pair: names and cities have two."""
 LEAST_DISTINCT = 0.05
 """Smallest share of distinct values in a column of texts: questions are repeated, categories more often."""
+TAGS = re.compile(r"[\[('\"\s]*(?:(?:[BIESLUM]-[^\s,'\"]+|O)[\])'\",\s]*)+")
+"""Tags of the first, a further, and no token of a name."""
+WORDS_OF_TOKEN = 2
+"""Mean words of a column beside tags, up to which a row has one token: more are sentences with their tags."""
+ANSWERS, ACCEPTED = {"accept", "reject", "ignore"}, "accept"
+"""What Prodigy notes about the label of each row."""
 MOST_ASKED = 4
 BY_USER = "named by you"
 NOTHING_SAID = UserChoices()
@@ -71,7 +80,17 @@ def decide_columns(columns: Mapping[str, Column], choices: UserChoices = NOTHING
     for name in (*choices.text, *choices.label):
         if name not in columns:
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(columns)}.")
+    tags = [name for name, column in columns.items() if _has_tags(column)]
+    others = [column for name, column in columns.items() if name not in tags]
+    is_token = all(column.mean_words <= WORDS_OF_TOKEN for column in others)
+    if tags and is_token and not choices.label:
+        raise _of_tokens(tags[0])
     reading = choose_label(list(columns.values()), choices)
+    if reading.name in tags:
+        raise _of_tokens(reading.name)
+    for column in columns.values():
+        if column.name not in reading.columns:
+            _refuse_rejected(column)
     texts = choices.text
     why = BY_USER
     if not texts:
@@ -93,6 +112,30 @@ def decide_columns(columns: Mapping[str, Column], choices: UserChoices = NOTHING
     if reading.exceptions:
         reasons.append(f"! some labels do not fit that: {listed(reading.exceptions)}")
     return ColumnChoice(texts, reading, tuple(reasons))
+
+
+def _has_tags(column: Column) -> bool:
+    """Return True if nearly all cells have tags of tokens, one or as many as a text has."""
+    has_first = any("B-" in value for value in column.values)
+    return has_first and share_of(column, TAGS.fullmatch) >= LEAST_FIT
+
+
+def _of_tokens(column: str) -> DataError:
+    problem = (
+        f"Column {column!r} has tags of tokens (B-, I-, O): token classification, which Tuneline does not do."
+    )
+    return DataError(problem, "It learns labels of whole texts: name their column, --label COLUMN")
+
+
+def _refuse_rejected(column: Column) -> None:
+    """Refuse labels that nobody stands for: those that Prodigy's users rejected or ignored."""
+    rejected = column.counted - column.values[ACCEPTED]
+    if column.filled and rejected and set(column.values) <= ANSWERS:
+        raise DataError(
+            f"Column {column.name!r}: {rejected:,} of {column.rows:,} labels were rejected or ignored.",
+            f"Keep the others: jq -c 'select(.{column.name} == \"{ACCEPTED}\")' FILE > accepted.jsonl. If the"
+            " column says something else, leave it out of the file.",
+        )
 
 
 def choose_texts(columns: Sequence[Column], choices: UserChoices) -> tuple[tuple[str, ...], str]:

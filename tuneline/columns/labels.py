@@ -1,11 +1,18 @@
 """The choice of the label: every reading of every column, in ranks, and the question between equal ones."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuneline.columns.numbers import MOST_INTEGER_CLASSES, number_readings
-from tuneline.columns.profiles import Column
+from tuneline.analysis.missing_words import MISSING_WORDS, NO_NAMES
+from tuneline.columns.numbers import (
+    MOST_INTEGER_CLASSES,
+    missing_where,
+    number_readings,
+    written_as_names,
+)
+from tuneline.columns.profiles import NUMBER, Column
 from tuneline.columns.readings import (
     BY_NAME,
     IF_NAMED,
@@ -27,6 +34,7 @@ from tuneline.columns.sets import (
     set_readings,
     share_of,
 )
+from tuneline.readers.label_values import WHOLE_NUMBER, class_name, plain_text, sorted_names, unwrapped
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.tables import LABEL_NAMES, ONLY_LABEL_NAMES, SET_NAMES
@@ -52,6 +60,8 @@ PERSON = re.compile(
 )
 """Names of columns that say who labelled a row, or that have the labels of one person."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./-]\d\d?[./-]\d{2,4}.*")
+TIME = re.compile(r"\d+:\d\d?(:\d\d?([.,]\d+)?)?(\s?[ap]\.?m\.?)?", re.IGNORECASE)
+"""A time of day, a duration, or a verse."""
 NUMBERED_NAME = re.compile(r"[_ .-]?\d+$")
 """The end of the name of one of several columns."""
 CLASS_WORDS = ("class", "categor", "intent", "topic", "code")
@@ -96,8 +106,13 @@ def choose_label(columns: Sequence[Column], choices: UserChoices) -> LabelReadin
 
     rank = min(reading.rank for reading in readable)
     best = [reading for reading in readable if reading.rank == rank]
-    is_enough = best[0].coverage >= LEAST_COVERAGE and rank <= PLAIN
-    if refused or len(best) > 1 or not (is_enough or named):
+    # one doubtful reading of a column is a question about all of them
+    of_column = [reading for reading in readable if reading.columns == best[0].columns]
+    is_doubtful = any(reading.doubt for reading in of_column)
+    if len(best) == 1 and is_doubtful:
+        best = sorted(of_column, key=lambda reading: reading.rank)
+    is_plain = (rank <= PLAIN or named) and not is_doubtful
+    if refused or len(best) > 1 or not (is_plain or choices.confirm(best[0])):
         answers = [reading.answer for reading in best[:MOST_ASKED]]
         raise OpenQuestionError(unreadable + _question(best), answers, choices)
     return best[0]
@@ -109,10 +124,11 @@ def _question(readings: Sequence[LabelReading]) -> str:
     places = dict.fromkeys(reading.place for reading in readings)
     if len(places) > 1:
         return f"Several columns can be the label: {'; '.join(places)}"
+    doubts = [reading.doubt for reading in readings if reading.doubt]
+    if doubts:
+        return f"{first.place}: {doubts[0]}"
     if len(readings) > 1:
         return f"{first.place} can be read in several ways"
-    if first.coverage < LEAST_COVERAGE:
-        return f"{first.place}: only {first.coverage:.0%} of the rows have a label"
     return f"No column is plainly the label. {first.place} can be"
 
 
@@ -171,6 +187,8 @@ def _why_no_label(column: Column) -> str:
         return "numbers the rows"
     if is_date(column):
         return "has dates"
+    if share_of(column, TIME.fullmatch) >= MOSTLY_DATES:
+        return "has times"
     if holds_texts(column):
         return "has distinct values of several words, as texts have"
     return ""
@@ -194,7 +212,7 @@ def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
     classes = _classes(column)
     numbers = number_readings(column, choices.decimal)
     if choices.task == "classification":
-        return classes or _of_many_classes(column, choices)
+        return classes or _of_many_classes(column, named=bool(choices.label))
     if choices.task == "regression":
         forced = LabelReading((column.name,), column.name, "regression", IF_NAMED, "numbers")
         return [replace(reading, rank=PLAIN) for reading in numbers] or [forced]
@@ -203,38 +221,107 @@ def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
         return sets
     has_many = len(column.values) > MOST_INTEGER_CLASSES
     has_class_name = any(word in column.key for word in CLASS_WORDS)
-    if has_many and not has_class_name and any(reading.rank <= WEAK for reading in numbers):
+    are_plain = any(reading.rank <= WEAK and not reading.doubt for reading in numbers)
+    if has_many and not has_class_name and are_plain:
         classes = []
-    return [*classes, *numbers, *sets] or _of_many_classes(column, choices)
+    if not classes and any(reading.doubt for reading in numbers):
+        classes = _of_many_classes(column, named=True)
+    return [*classes, *numbers, *sets] or _of_many_classes(column, named=bool(choices.label))
 
 
 def _classes(column: Column) -> list[LabelReading]:
     """Return how the column is a label of classes: not at all if it has one value, or too many."""
-    values = column.values
-    if column.nested or column.many or len(values) < 2:
+    classes = _names(column)
+    are_numbers = all(map(NUMBER.fullmatch, classes))
+    has_fractions = are_numbers and not all(float(name).is_integer() for name in classes)
+    if column.many or len(classes) < 2 or (has_fractions and not written_as_names(classes)):
         return []
-    if column.is_numeric and not all(float(value).is_integer() for value in values):
+    if len(classes) > min(MOST_CLASSES, max(MOST_DISTINCT * column.filled, 2)):
         return []
-    if len(values) > min(MOST_CLASSES, max(MOST_DISTINCT * column.filled, 2)):
-        return []
-    is_rare = len(values) > max(column.filled / 2, 2)
-    is_long = max(map(len, values)) > LONGEST_LABEL or column.mean_words >= WORDS_OF_SENTENCE
-    has_ids = column.is_numeric and len(values) >= MANY_NUMBERS
+    is_rare = len(classes) > max(column.filled / 2, 2)
+    is_long = max(map(len, classes)) > LONGEST_LABEL or column.mean_words >= WORDS_OF_SENTENCE
+    has_ids = are_numbers and not has_fractions and len(classes) >= MANY_NUMBERS
     if has_ids:
-        has_ids = max(map(float, values)) > SPARSE * len(values)
-    rank = WEAK if is_rare or is_long or has_ids else PLAIN
-    trains = f"{len(values)} classes: {listed(dict(values.most_common()), MOST_ASKED)}"
-    return [
-        LabelReading((column.name,), column.name, "classification", rank, trains, coverage=column.coverage)
-    ]
+        has_ids = max(map(float, classes)) > SPARSE * len(classes)
+    reading = _class_reading(column, classes)
+    return [replace(reading, rank=WEAK if is_rare or is_long or has_ids else PLAIN)]
 
 
-def _of_many_classes(column: Column, choices: UserChoices) -> list[LabelReading]:
+def _of_many_classes(column: Column, *, named: bool) -> list[LabelReading]:
     """Return the reading as classes of a column that does not look like it, if the user named it."""
-    if not choices.label or (column.many and not column.is_numeric):
+    classes = _names(column)
+    if not named or not classes or (column.many and not column.is_numeric):
         return []
-    trains = f"{len(column.values)} classes"
-    return [LabelReading((column.name,), column.name, "classification", IF_NAMED, trains)]
+    doubt = f"{len(classes):,} different values do not look like classes"
+    return [replace(_class_reading(column, classes), rank=IF_NAMED, doubt=doubt)]
+
+
+def _class_reading(column: Column, classes: Counter[str]) -> LabelReading:
+    """Return the reading as these classes, with the number of their cells."""
+    missing = Counter(column.values)
+    is_read = True
+    for cell, name in _class_of_cells(column).items():
+        if name is not None:
+            del missing[cell]
+        is_read = is_read and class_name(cell) == name
+    unclear = [name for name in classes if name.lower() in MISSING_WORDS]
+    doubt = ""
+    if unclear:
+        rows = sum(classes[name] for name in unclear)
+        doubt = (
+            f"{listed(unclear)} ({rows:,} rows) can be a class, or a missing label: then empty these cells"
+        )
+    # A fraction of JSON or Parquet is a class only if it is listed.
+    has_fractions = any("." in name and NUMBER.fullmatch(name) for name in classes)
+    is_listed = bool(unclear) or has_fractions or not is_read
+    return LabelReading(
+        (column.name,),
+        column.name,
+        "classification",
+        PLAIN,
+        f"{len(classes)} classes: {listed(dict(classes.most_common()), MOST_ASKED)}{missing_where(missing)}",
+        coverage=classes.total() / max(column.counted, 1) * column.coverage,
+        names=tuple(sorted_names(classes)) if is_listed else (),
+        doubt=doubt,
+    )
+
+
+def _names(column: Column) -> Counter[str]:
+    """Return the number of cells by class; nothing if these are lists of several, or objects."""
+    classes: Counter[str] = Counter()
+    for cell, name in _class_of_cells(column).items():
+        if name is not None:
+            classes[name] += column.values[cell]
+    return classes
+
+
+def _class_of_cells(column: Column) -> dict[str, str | None]:
+    """Return the class that each cell has; ``None`` for a missing label.
+
+    Words for a missing label are classes among other signs, and where only one other class would be left.
+    Names stay as they are written, unless all are whole numbers written as floats are.
+    """
+    names: dict[str, str | None] = {}
+    for cell in column.values:
+        element = unwrapped(cell)
+        if column.nested and element == cell:
+            return {}
+        names[cell] = plain_text(element)
+    written = {name for name in names.values() if name is not None}
+
+    # among numbers, each word says that one is missing
+    others = {name for name in written if name.lower() not in MISSING_WORDS}
+    if not all(map(NUMBER.fullmatch, others)):
+        others = {name for name in written if name.lower() not in NO_NAMES}
+    if sum(any(map(str.isalnum, name)) for name in others) < 2:
+        others = written
+    are_whole = all(map(WHOLE_NUMBER.fullmatch, others))
+    for cell, name in names.items():
+        if name not in others:
+            names[cell] = None
+        elif are_whole:
+            names[cell] = class_name(name)
+    return names
 
 
 def is_date(column: Column) -> bool:

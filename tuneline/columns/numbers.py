@@ -5,11 +5,14 @@ A comma before three digits can be either, so it is asked about; numbers with th
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
+from tuneline.analysis.missing_words import MISSING_WORDS
 from tuneline.columns.profiles import Column
 from tuneline.columns.readings import IF_NAMED, LEAST_FIT, PLAIN, WEAK, LabelReading
-from tuneline.readers.label_values import MINUS, MISSING_NUMBERS
+from tuneline.readers.label_values import MINUS
+from tuneline.runtime.wording import listed
 
 SIGN = rf"[+\-{MINUS}]?"
 NUMBERS = {
@@ -19,10 +22,12 @@ NUMBERS = {
 """Numbers by the mark before decimals. Those with leading zeros are codes."""
 GROUPED = re.compile(rf"{SIGN}[1-9]\d{{0,2}}(?:[.,]\d{{3}})+")
 """A number that can have thousands."""
+VERSION = r"\d+\.(?!\d{3}\.)\d+\.\d"
 WRITTEN = re.compile(
-    rf"(?:[$€£¥~]|[A-Za-z]{{2,4}}\s)?{SIGN}[$€£¥]?\s?(?!0\d)\d[\d.,' \u00a0\u202f]*\s?[^\d.,;|/\s-]{{0,12}}"
+    rf"(?!{VERSION})(?:[$€£¥~]|[A-Za-z]{{2,4}}\s)?{SIGN}[$€£¥]?\s?(?!0\d)"
+    r"\d[\d.,' \u00a0\u202f]*\s?[^\d.,;|/\s-]{0,12}"
 )
-"""A number with a unit or with marks between thousands."""
+"""A number with a unit or with marks between thousands; no version such as 2.0.1."""
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; more are rather numbers to predict."""
 RARE = 0.08
@@ -50,9 +55,29 @@ def numbers_of(column: Column, mark: str) -> Counter[str]:
 def _missing(column: Column) -> Counter[str]:
     missing: Counter[str] = Counter()
     for text, cells in column.values.items():
-        if text.lower() in MISSING_NUMBERS:
+        if text.lower() in MISSING_WORDS:
             missing[text] = cells
     return missing
+
+
+def missing_where(words: Counter[str]) -> str:
+    """Return what cells say whose value is missing, with their number, to end a phrase; else nothing."""
+    if not words:
+        return ""
+    return f"; missing where it says {listed(dict(words.most_common()), 3)} ({words.total():,} rows)"
+
+
+def written_as_names(texts: Collection[str]) -> bool:
+    """Return True if numbers are written as codes, sections and versions are: 250.00, 250.0, 1.10 and 1.9.
+
+    They have different decimals, and are few, or have zeros that a program would not write, or two are equal.
+    """
+    decimals = [text.partition(".")[2] for text in texts]
+    if len(set(map(len, decimals))) < 2:
+        return False
+    has_zeros = any(len(digits) > 1 and digits.endswith("0") for digits in decimals)
+    has_equal = len({float(text.replace(MINUS, "-")) for text in texts}) < len(texts)
+    return has_zeros or has_equal or len(texts) <= MOST_INTEGER_CLASSES
 
 
 def number_readings(column: Column, named_mark: str | None = None) -> list[LabelReading]:
@@ -73,22 +98,34 @@ def number_readings(column: Column, named_mark: str | None = None) -> list[Label
     if len(values) < 2:
         return []
     rank = IF_NAMED
-    if not all(map(float.is_integer, values)):
+    doubt = ""
+    if mark == "." and written_as_names(numbers):
+        doubt = (
+            "numbers with different decimals can be codes, sections or versions, whose names stay as they are"
+        )
+    if doubt or not all(map(float.is_integer, values)):
         rank = PLAIN
     elif len(values) > MOST_INTEGER_CLASSES:
         rank = WEAK
     words = f"numbers from {min(values):g} to {max(values):g}"
     if mark == ",":
         words += ", with decimal commas"
-    if missing:
-        words += f"; missing where it says {next(iter(missing))!r}"
+    words += missing_where(missing)
     others = Counter(column.values) - missing - numbers
     refused = ""
     if mark != named_mark and not _is_decimal(numbers, mark):
         refused = f"{WRITE_PLAIN}; or say what is before the decimals: --decimal {mark}"
     reading = _reading(column, rank, words, refused)
     covered = numbers.total() / max(column.counted, 1) * column.coverage
-    return [replace(reading, decimal=mark, coverage=covered, exceptions=tuple(dict(others.most_common(3))))]
+    return [
+        replace(
+            reading,
+            decimal=mark,
+            coverage=covered,
+            exceptions=tuple(dict(others.most_common(3))),
+            doubt=doubt,
+        )
+    ]
 
 
 def _is_decimal(numbers: Counter[str], mark: str) -> bool:

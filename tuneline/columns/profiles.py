@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tuneline.analysis.missing_words import MISSING_WORDS
+
 NESTED = "\x00nested"
 """Beginning of a cell that holds a list or an object, which is not a text. A list follows it, as JSON."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -22,7 +24,7 @@ LONGEST = 1 << 15
 """Characters that are kept of a cell: more than any encoder reads."""
 SPREADSHEET_ERROR = re.compile(r"#[¡¿]?[A-ZÀ-Ü]+(?:/0)?[!?]|#N/?[ADV]")
 """What a spreadsheet shows in place of a value, in several languages, such as ``#NAME?`` and ``#WERT!``."""
-EMPTY_LABELS = {"", "-1", "[]"}
+EMPTY_LABELS = MISSING_WORDS | {"", "-1", "[]"}
 
 
 def count_words(text: str) -> int:
@@ -126,8 +128,8 @@ class Column:
 
     @property
     def is_unlabelled(self) -> bool:
-        """True if all cells are empty, -1 or an empty list: the values of a missing label."""
-        return not self.many and not set(self.values) - EMPTY_LABELS
+        """True if all cells are empty, -1, an empty list, or words for a missing label."""
+        return not self.many and not set(map(str.lower, self.values)) - EMPTY_LABELS
 
 
 def count_columns(

@@ -38,6 +38,8 @@ class LabelReading:
         coverage: Share of the rows that have a label.
         is_clear: True if the values leave no other way to read the column.
         exceptions: Cells that do not fit.
+        names: The classes, where ``data.label_names`` has to list them so that they are read as written.
+        doubt: Why it is asked about, even if it is the best reading; empty if it is not.
         refused: What to do where this is what the column holds, but it cannot be read so.
     """
 
@@ -51,6 +53,8 @@ class LabelReading:
     coverage: float = 1.0
     is_clear: bool = False
     exceptions: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    doubt: str = ""
     refused: str = ""
 
     @property
@@ -116,6 +120,10 @@ class UserChoices:
         if self.decimal is None:
             return True
         return reading.task == "regression" and reading.decimal == self.decimal
+
+    def confirm(self, reading: LabelReading) -> bool:
+        """Return True if the user said where the label is, and how it is read: no doubt is left."""
+        return self.label == reading.columns and (self.task is not None or self.separator is not None)
 
 
 class OpenQuestionError(DataError):

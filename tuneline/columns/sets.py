@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tuneline.columns.numbers import decimal_mark
-from tuneline.columns.profiles import Column
-from tuneline.columns.readings import IF_NAMED, KNOWN_NAME, LEAST_FIT, PLAIN, SET_TASK, LabelReading
+from tuneline.analysis.missing_words import MISSING_WORDS, NO_NAMES
+from tuneline.columns.numbers import decimal_mark, missing_where
+from tuneline.columns.profiles import NUMBER, Column
+from tuneline.columns.readings import IF_NAMED, KNOWN_NAME, LEAST_FIT, PLAIN, SET_TASK, WEAK, LabelReading
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_values import (
     INDICATORS,
@@ -15,6 +16,7 @@ from tuneline.readers.label_values import (
     parse_list,
     plain_text,
     separated,
+    sorted_names,
 )
 from tuneline.runtime.wording import listed
 from tuneline.tasks.task import UNLABELLED
@@ -99,14 +101,21 @@ def _lists(column: Column) -> list[LabelReading]:
         names = _list_of(value)
         if names is not None:
             parts.add(names, cells)
+        elif value.lower() in MISSING_WORDS:
+            parts.missing[value] = cells
     labels = parts.labels
-    if parts.cells < LEAST_FIT * column.counted or not labels or all(map(_is_fraction, labels)):
+    filled = column.counted - parts.missing.total()
+    if parts.cells < LEAST_FIT * filled or not labels or all(map(_is_fraction, labels)):
         return []
     recurs = labels.total() >= 2 * len(labels) or len(labels) < column.counted
     if not recurs or max(map(len, labels)) > LONGEST_LABEL:
         return []
     sets = LabelSetsParams(layout="lists")
-    return [parts.reading(column, sets, PLAIN, ", in lists", is_clear=True)]
+    # Lists of one name are classes, unless the user says that another row could have several.
+    lists = [value for value in column.values if _list_of(value) is not None]
+    is_single = not parts.several and all(value.startswith("[") for value in lists)
+    rank = IF_NAMED if is_single else PLAIN
+    return [parts.reading(column, sets, rank, ", in lists", is_clear=not is_single)]
 
 
 def _list_of(text: str) -> list[str] | None:
@@ -142,6 +151,8 @@ class Parts:
         positions: Where each part occurs: 0 alone or as the first of several.
         combinations: Distinct sets of several parts.
         too_long: Cells with a part that is too long for a label.
+        missing: Cells by their word for a missing label.
+        sizes: Cells with nothing but numbers, by how many there are.
     """
 
     separator: str
@@ -152,6 +163,8 @@ class Parts:
     positions: dict[str, set[int]] = field(default_factory=dict)
     combinations: set[frozenset[str]] = field(default_factory=set)
     too_long: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[int] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, values: Counter[str], separator: str) -> "Parts":
@@ -159,7 +172,9 @@ class Parts:
         counts = cls(separator)
         for text, cells in values.items():
             parts = [part.strip() for part in separated(text, separator) if part.strip()]
-            if parts and max(map(len, parts)) > LONGEST_LABEL:
+            if text.lower() in NO_NAMES:
+                counts.missing[text] = cells
+            elif parts and max(map(len, parts)) > LONGEST_LABEL:
                 counts.too_long += cells
             elif parts:
                 counts.add(parts, cells)
@@ -168,6 +183,8 @@ class Parts:
     def add(self, parts: list[str], cells: int) -> None:
         """Count some equal cells."""
         self.cells += cells
+        if all(map(NUMBER.fullmatch, parts)):
+            self.sizes[len(parts)] += cells
         for position, part in enumerate(parts):
             self.positions.setdefault(part, set()).add(position)
         for part in set(parts):
@@ -199,11 +216,31 @@ class Parts:
         self, column: Column, sets: LabelSetsParams, rank: int, how: str, *, is_clear: bool
     ) -> LabelReading:
         """Return the reading of the column, or its refusal where people labelled a text several times."""
+        size = max(self.sizes, key=lambda size: self.sizes[size], default=0)
+        is_tuple = size > 1 and self.sizes[size] >= LEAST_FIT * self.cells
         is_repeated = self.repeated > LEAST_REPEATED * self.several and self.separator != " "
-        if is_repeated and len(self.labels) <= MOST_VOTED:
+        if is_repeated and not (is_tuple and self.separator) and len(self.labels) <= MOST_VOTED:
             return _refused(column, "labels of several people in a cell, some of them equal", ONE_CELL)
         trains = f"{len(self.labels)} labels, {self.labels.total() / max(self.cells, 1):.1f} per row{how}"
-        return LabelReading((column.name,), column.name, SET_TASK, rank, trains, sets, is_clear=is_clear)
+        unclear = [label for label in self.labels if label.lower() in MISSING_WORDS]
+        doubt = ""
+        if is_tuple:
+            rank = max(rank, WEAK)
+            doubt = f"{size} numbers in each cell can be a date, a time, a score or a version"
+        elif unclear:
+            doubt = f"{listed(unclear)} can be a label; else, empty the cell, or write ? where none is known"
+        return LabelReading(
+            (column.name,),
+            column.name,
+            SET_TASK,
+            rank,
+            trains + missing_where(self.missing),
+            sets,
+            coverage=1 - self.missing.total() / max(column.counted, 1),
+            names=tuple(sorted_names(self.labels)) if unclear else (),
+            doubt=doubt,
+            is_clear=is_clear and not is_tuple,
+        )
 
 
 def _best_separated(column: Column) -> list[LabelReading]:

@@ -1,8 +1,9 @@
 """What a single value of a file means: the name of a class or of a group, a number, or a set of names.
 
-``7``, ``7.0`` and ``"7"`` are the same class. A set has each name once, sorted, so that equal sets are equal
-however they are written. The empty set is a label: no name applies. A missing label is null, and says
-nothing; in a cell of text it is ``?``, because an empty one is the empty set.
+``7``, ``7.0`` and ``"7"`` are the same class, unless the user lists a name as it is written. A set has each
+name once, sorted, so that equal sets are equal however they are written. The empty set is a label: no name
+applies. A missing label is null, and says nothing; in a cell of text it is one of ``MISSING_WORDS``, such as
+``?``, because an empty cell is the empty set.
 """
 
 import ast
@@ -15,20 +16,19 @@ from typing import Any
 
 import numpy as np
 
+from tuneline.analysis.missing_words import MISSING_WORDS, NO_NAMES
 from tuneline.readers.rows import json_type, text_problem
-from tuneline.tasks.multilabel import NO_LABELS, UNFILLED
+from tuneline.tasks.multilabel import NO_LABELS
 from tuneline.tasks.task import UNLABELLED
 
 LARGEST = float(np.finfo(np.float32).max)
-WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0+")
+WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0")
 """A whole number as text, written as a float is.
 
 As the name of a class it is the same as without the decimals.
 """
 MINUS = "\u2212"
 """The minus sign of typography."""
-MISSING_NUMBERS = frozenset({"na", "n/a", "nan", "null", "none", "-", "--", "?"})
-"""What people and programs write for a missing number, in lower case."""
 SHOWN = 80
 """Characters of a value in a message."""
 
@@ -71,15 +71,42 @@ def group_name(value: Any) -> str | None:
     return plain_text(value)
 
 
-def class_name(value: Any, declared: Sequence[str] | None = None) -> str | None:
+def class_name(value: Any, declared: Sequence[str] | None = None, known: Collection[str] = ()) -> str | None:
     """Return a label as the name of a class; ``None`` if it is missing.
 
-    A whole number loses its decimals: a CSV file of floats writes ``1.0`` for ``1``. Where the file
-    ``declared`` names, a whole number is the id of one, and -1 a missing label.
+    A whole number loses its decimals: a CSV file of floats writes ``1.0`` for ``1``. A list has one name, or
+    none, which is a missing label. Where the file ``declared`` names, a whole number is the id of one, and -1
+    a missing label. One of the ``known`` names, which the user listed, is that class, however it reads; a
+    word for a missing value that is none of them is a missing label.
 
     Raises:
-        ValueProblemError: The label is a fraction, a list, an object, a date or an unknown id.
+        ValueProblemError: The label is a fraction, several names, an object, a date or an unknown id.
     """
+    if not (isinstance(value, str) and value.strip() in known):
+        value = unwrapped(value)
+    name = _name(value, declared, known)
+    words = MISSING_WORDS if known else NO_NAMES
+    if name is None or (name.lower() in words and name not in known):
+        return None
+    return name
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the only element of a list, ``None`` for an empty list, else the value as it is."""
+    elements = value
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            elements = parse_list(value)
+        except ValueProblemError:
+            return value
+    if not isinstance(elements, list) or len(elements) > 1:
+        return value
+    element = elements[0] if elements else None
+    return value if isinstance(element, list | dict) else element
+
+
+def _name(value: Any, declared: Sequence[str] | None, known: Collection[str]) -> str | None:
+    """Return one name, of a class or in a set."""
     if isinstance(value, int) and not isinstance(value, bool) and declared is not None:
         if value == UNLABELLED:
             return None
@@ -90,8 +117,8 @@ def class_name(value: Any, declared: Sequence[str] | None = None) -> str | None:
         return declared[value]
 
     name = plain_text(value)
-    if name is None:
-        return None
+    if name is None or name in known:
+        return name
     if not isinstance(value, str | int | float | Decimal):
         raise ValueProblemError(
             f"a label is text or a number, not {json_type(value)}", "Name another column."
@@ -101,8 +128,8 @@ def class_name(value: Any, declared: Sequence[str] | None = None) -> str | None:
         hint = "Set data.task to regression if labels are numbers to predict."
         raise _problem("the label is a fraction, not a class", value, hint)
     if WHOLE_NUMBER.fullmatch(name):
-        return str(int(float(name)))
-    return name
+        name = str(int(float(name)))
+    return f"{name}.0" if f"{name}.0" in known else name
 
 
 def label_number(value: Any, decimal: str = ".") -> float | None:
@@ -117,7 +144,7 @@ def label_number(value: Any, decimal: str = ".") -> float | None:
             64 bits hold exactly, which is an id.
     """
     text = plain_text(value)
-    if text is None or text.lower() in MISSING_NUMBERS:
+    if text is None or text.lower() in MISSING_WORDS:
         return None
     if isinstance(value, str):
         text = text.replace(MINUS, "-")
@@ -161,7 +188,7 @@ INDICATORS = {
 def indicator(value: Any) -> bool | None:
     """Return True if a label applies: 1, or a word for it; False for 0 and for an empty cell.
 
-    ``None`` for a missing value: null, NaN, -1, or ``?``.
+    ``None`` for a missing value: null, NaN, -1, or one of ``MISSING_WORDS``.
 
     Raises:
         ValueProblemError: It is something else.
@@ -172,7 +199,7 @@ def indicator(value: Any) -> bool | None:
     if text is None:
         return None
     text = text.lower().removesuffix(".0")
-    if text in (str(UNLABELLED), UNFILLED):
+    if text == str(UNLABELLED) or text in MISSING_WORDS:
         return None
     if text not in INDICATORS:
         hint = "Write 1 where the label applies, else 0; or leave the column out of data.label_sets.columns."
@@ -215,10 +242,12 @@ def parse_list(text: str) -> list[Any]:
     return list(elements)
 
 
-def listed_names(value: Any, declared: Sequence[str] | None = None) -> list[str] | None:
+def listed_names(
+    value: Any, declared: Sequence[str] | None = None, known: Collection[str] = ()
+) -> list[str] | None:
     """Return a list, of JSON, Arrow or as text, as a set; ``None`` if it is missing or has the id -1."""
     if isinstance(value, str):
-        if value.strip() == UNFILLED:
+        if value.strip().lower() in MISSING_WORDS:
             return None
         value = parse_list(value)
     if value is None:
@@ -229,24 +258,24 @@ def listed_names(value: Any, declared: Sequence[str] | None = None) -> list[str]
     for element in value:
         if element is None or element != element:  # NaN  # noqa: PLR0124
             raise _problem("the list of labels has null in it", value, LIST_HINT)
-        name = class_name(element, declared)
+        name = _name(element, declared, known)
         if name is None and not isinstance(element, str):
             return None
         names.append(name or "")
-    return set_of_names(names)
+    return set_of_names(names, known)
 
 
-def separated_names(value: Any, separator: str) -> list[str] | None:
+def separated_names(value: Any, separator: str, known: Collection[str] = ()) -> list[str] | None:
     """Return a cell with names and a separator between them as a set; ``None`` if it is missing."""
     if not isinstance(value, str):
-        name = class_name(value)
+        name = class_name(value, known=known)
         return None if name is None else [name]
-    if value.strip() == UNFILLED:
+    if value.strip() not in known and value.strip().lower() in NO_NAMES:
         return None
-    return set_of_names(separated(value, separator))
+    return set_of_names(separated(value, separator), known)
 
 
-def set_of_names(parts: Iterable[str]) -> list[str]:
+def set_of_names(parts: Iterable[str], known: Collection[str] = ()) -> list[str]:
     """Return the set of the names in these texts: without empty ones and repeats, sorted.
 
     ``NO_LABELS`` is not a name: people who read it may write it into their files.
@@ -256,7 +285,7 @@ def set_of_names(parts: Iterable[str]) -> list[str]:
     """
     names = set()
     for part in parts:
-        name = class_name(part)
+        name = _name(part, None, known)
         if name is None or name == NO_LABELS:
             continue
         if text_problem(name, "") is not None:
@@ -265,16 +294,22 @@ def set_of_names(parts: Iterable[str]) -> list[str]:
     return sorted(names)
 
 
+def sorted_names(names: Collection[str]) -> list[str]:
+    """Return class names in the order of their ids: whole numbers as numbers, so that '2' is before '10'."""
+    if all(name.removeprefix("-").isdecimal() and name.isascii() for name in names):
+        return sorted(names, key=int)
+    return sorted(names)
+
+
 def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[str, ...]:
     """Return how labels are written for each class: by its name, or by its id.
 
     By its id only if the observed labels are all ids, and not all names.
     """
-    written = tuple(class_name(name) or name for name in names)
     ids = tuple(str(position) for position in range(len(names)))
-    if not set(observed) <= set(written) and set(observed) <= set(ids):
+    if not set(observed) <= set(names) and set(observed) <= set(ids):
         return ids
-    return written
+    return tuple(names)
 
 
 def _is_whole(value: float | Decimal) -> bool:

@@ -41,7 +41,8 @@ class LabelledColumns:
     Attributes:
         texts: One or two names; none for late labels, which have ids instead of texts.
         label: Name of the label column; only what messages call the labels, if ``sets`` names their columns.
-        task: The task, which says what labels are; its classes need not be known.
+        task: The task, which says what labels are. Its classes need not be known; those that are known are
+            read as they are written.
         others: Further columns, which are read as text.
         optional: Columns that the file need not have; ``label`` stands for all columns of the label.
         sets: How labels are written that are sets of names.
@@ -225,18 +226,19 @@ def _label_converter(
 ) -> Convert:
     """Return what converts a label of one column."""
     kind = staged_type(columns.task)
+    known = frozenset(columns.task.class_names)
     if pa.types.is_floating(kind):
         return partial(label_number, decimal=decimal)
     if pa.types.is_string(kind):
-        return partial(class_name, declared=declared)
+        return partial(class_name, declared=declared, known=known)
     if columns.sets is None:
         raise ParamsError(
             f"{file}, column {columns.label!r}: data.label_sets is null.",
             "Set it, for example to {layout: separated, separator: ';'}.",
         )
     if columns.sets.separator is None:
-        return partial(listed_names, declared=declared)
-    return partial(separated_names, separator=columns.sets.separator)
+        return partial(listed_names, declared=declared, known=known)
+    return partial(separated_names, separator=columns.sets.separator, known=known)
 
 
 def _indicated(columns: Sequence[str], bad: BadValues, batch: ValueBatch) -> pa.Array:
@@ -245,12 +247,11 @@ def _indicated(columns: Sequence[str], bad: BadValues, batch: ValueBatch) -> pa.
     cells = []
     for name in names:
         cells.append(bad.converted(name, batch.columns[name], indicator, pa.bool_()).to_pylist())
-    labels = [class_name(name) or name for name in names]
     sets = []
     for row in zip(*cells, strict=True):
         applying = None
         if None not in row:
-            applying = [label for label, applies in zip(labels, row, strict=True) if applies]
+            applying = [label for label, applies in zip(names, row, strict=True) if applies]
         sets.append(applying)
     return pa.array(sets, pa.list_(pa.string()))
 

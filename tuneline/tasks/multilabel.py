@@ -28,8 +28,6 @@ SEPARATORS = (";", "|", ",", "\t")
 """What may be between the labels of a row in text. The first that no name contains is written."""
 NO_LABELS = "(none)"
 """What people read where a row has no labels."""
-UNFILLED = "?"
-"""A missing label in a cell of text, where an empty cell is a set."""
 HALF = 0.5
 """Threshold of a label for which none was chosen."""
 

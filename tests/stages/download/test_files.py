@@ -86,7 +86,7 @@ def test_a_quote_in_a_tsv_is_a_character_and_one_in_a_csv_encloses(download):
 
 
 WHOLE_NUMBERS: dict[str, Any] = {
-    "a.csv": "text,label\none,1.0\nzero,0.0\nhalf,1.5\nminus,-2.00\ncode,007.0\n",
+    "a.csv": "text,label\none,1.0\nzero,0.0\nhalf,1.5\nminus,-2.0\ncode,007.0\n",
     "b.csv": "text,label\none, 1 \nzero,-0.0\nhalf,1.5\nminus,-2\ncode,007.0\n",
     "c.jsonl": "".join(
         json.dumps({"text": text, "label": label}) + "\n"

@@ -74,7 +74,7 @@ def test_every_kind_of_bad_row_is_left_out_with_its_reason(download):
     objects = [
         {"text": "see you", "label": "ham"},
         {"text": 7, "label": "ham"},
-        {"text": "a", "label": ["ham"]},
+        {"text": "a", "label": ["ham", "spam"]},
         {"text": "b", "label": 0.5},
         {"text": None, "label": "ham"},
         {"text": "c"},

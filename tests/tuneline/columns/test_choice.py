@@ -125,14 +125,6 @@ def test_each_answer_to_a_question_ends_it(name, question):
         assert decision.task == answer.choices.get("task", decision.task)
 
 
-def test_label_that_most_rows_lack_is_asked_about_once():
-    columns = drawn(KINDS["columns that are mostly -1"], seed=1, rows=400, dirt=0)
-    with pytest.raises(OpenQuestionError, match="of the rows have a label") as asked:
-        decision_on(columns)
-    (answer,) = asked.value.answers
-    assert decision_on(columns, **answer.choices).sets.layout == "columns"
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -21,7 +21,13 @@ from tuneline.readers.label_values import (
     [
         ("1.0", "1"),
         (1.0, "1"),
-        (" -2.00 ", "-2"),
+        (" -2.0 ", "-2"),
+        ("2.00", "2.00"),
+        (["a"], "a"),
+        ("['a']", "a"),
+        ([], None),
+        ("\\N", None),
+        ("none", "none"),
         ("1.5", "1.5"),
         ("007.0", "007.0"),
         (" ", None),
@@ -32,7 +38,7 @@ def test_class_is_the_same_however_it_is_written(value, name):
     assert class_name(value) == name
 
 
-@pytest.mark.parametrize("value", [0.5, Decimal("0.5"), 2.0**53, ["a"], {"a": 1}, b"a"])
+@pytest.mark.parametrize("value", [0.5, Decimal("0.5"), 2.0**53, ["a", "b"], [["a"]], {"a": 1}, b"a"])
 def test_what_is_no_class_is_refused(value):
     with pytest.raises(ValueProblemError):
         class_name(value)

@@ -39,6 +39,8 @@ CELL_LIMITS = (255, 256, 500, 512, 1_000, 1_024, 2_000, 4_000, 8_000, 32_767, 65
 """Characters of the largest cell of spreadsheets and databases, where a longer text was cut."""
 MOST_CONTRADICTING = 0.05
 """Share of different rows whose text has another label, too, from which these are not mistakes."""
+MOST_LEFT_OUT = 0.5
+"""Share of the rows of a file that are left out, from which the columns are probably not those meant."""
 RARE = 0.4
 """Share of its even share of the rows below which a class is rare: 20 % of the rows with two classes."""
 RARE_CLASSES = 0.1
@@ -107,6 +109,7 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
         problem = f"{train.path}: no row has a text in {text} and a label in {label}."
         raise DataError(problem, "Name others: --text, --label")
     _ask_about_repeated_texts(decision, columns, choices)
+    _ask_about_rows_left_out(rows.share_left_out, decision, choices)
     if division is not None and division.column is None:
         notes += division_notes(columns, decision)
     return Plan(layout, placement, decision, division, columns, rows, notes)
@@ -225,6 +228,20 @@ def _ask_about_repeated_texts(
         raise OpenQuestionError(question, [decision.reading.answer], choices)
 
 
+def _ask_about_rows_left_out(share: float, decision: ColumnChoice, choices: UserChoices) -> None:
+    """Ask where more than half of the rows of a file would be left out.
+
+    Raises:
+        OpenQuestionError: The user did not name text, label and task.
+    """
+    if share <= MOST_LEFT_OUT or (choices.text and choices.confirm(decision.reading)):
+        return
+    answer = decision.reading.answer
+    answer = replace(answer, choices={"text": decision.text_columns, **answer.choices})
+    question = f"{share:.0%} of the rows have no text or no label, and would be left out"
+    raise OpenQuestionError(question, [answer], choices)
+
+
 # The metric.
 
 
@@ -311,7 +328,7 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
         values["data.max_bad_share"] = max(params.data.max_bad_share, share)
     if not current:
         # They name classes, columns or texts of the former data.
-        values["data.label_names"] = None
+        values["data.label_names"] = list(decision.reading.names) or None
     metric = params.train.metric
     values["train.metric"], _ = choose_metric(plan.rows.classes, decision, metric, current=current)
     return values

@@ -14,7 +14,7 @@ from tuneline.columns.choice import ColumnChoice
 from tuneline.columns.profiles import NESTED, Column, count_columns
 from tuneline.params.data import DataParams, SplitParams
 from tuneline.paths import SPLITS
-from tuneline.readers.label_values import plain_text
+from tuneline.readers.label_values import class_name, plain_text
 from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, check_columns
 from tuneline.readers.tables import FileTable, Input, open_table
 from tuneline.runtime.errors import DataError
@@ -155,7 +155,7 @@ def rows_of_splits(
         for problem in file.bad.problems[:SHOWN_BAD_ROWS]:
             rows.first.append(f"{file.path}, {file.bad.place(problem)}: {problem.message}")
         if TASKS[decision.task].one_class:
-            rows.classes += file.columns[decision.label_column].values
+            rows.classes += class_rows(file.columns[decision.label_column], decision.reading.names)
     if division is not None:
         train = rows.splits["train"]
         for split in SPLITS[1:]:
@@ -165,11 +165,23 @@ def rows_of_splits(
     return rows
 
 
+def class_rows(column: Column, names: Sequence[str]) -> Counter[str]:
+    """Return the number of rows of each class, as ``download`` reads them if it knows these names."""
+    rows: Counter[str] = Counter()
+    for cell, count in column.values.items():
+        name = class_name(cell, known=names)
+        if name is not None:
+            rows[name] += count
+    return rows
+
+
 def _incomplete(file: RowFile, decision: ColumnChoice) -> int:
     """Return about how many rows lack all texts, or a label."""
     without_text = min(file.rows - file.columns[name].filled for name in decision.text_columns)
     label = file.columns[decision.label_columns[0]]
     without_label = round((1 - decision.reading.coverage) * file.rows)
-    if decision.sets is None or label.nested:  # an empty cell of text is the empty set
+    if TASKS[decision.task].one_class and not label.many:
+        without_label = file.rows - class_rows(label, decision.reading.names).total()
+    elif decision.sets is None or label.nested:  # an empty cell of text is the empty set
         without_label = max(without_label, file.rows - label.filled)
     return without_text + without_label
