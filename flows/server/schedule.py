@@ -173,7 +173,10 @@ def server(port: int, env: dict[str, str], **more: Any) -> Iterator[subprocess.P
         until = time.monotonic() + SERVER_START
         while not _answers(env["PREFECT_API_URL"]):
             if process.poll() is not None or time.monotonic() > until:
-                sys.exit("Prefect's server did not start; its output is above.")
+                sys.exit(
+                    "Prefect's server did not start; its output is above. If it cannot locate a revision, a"
+                    " newer Prefect has used this database: take that version, or PREFECT_HOME=FOLDER."
+                )
             time.sleep(0.3)
         yield process
 

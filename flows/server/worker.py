@@ -15,6 +15,7 @@ import math
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 
@@ -69,7 +70,11 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
 
     start = ["worker", "start", "--pool", POOL, "--type", "process", "--install-policy", "never"]
-    sys.exit(run_worker([sys.executable, "-m", "prefect", *start, *sys.argv[1:]]))
+    # Prefect's worker keeps files of its runs in a folder of one name for all users of the machine.
+    with tempfile.TemporaryDirectory(prefix="tuneline-") as temporary:
+        os.environ["TMPDIR"] = temporary
+        code = run_worker([sys.executable, "-m", "prefect", *start, *sys.argv[1:]])
+    sys.exit(code)
 
 
 def run_worker(command: Sequence[str]) -> int:

@@ -65,6 +65,22 @@ def test_worker_starts_without_origin(origin, capsys):
     assert "Continuing with the clone as it is" in capsys.readouterr().err
 
 
+STORES_A_FLOW = "from prefect.runner import Runner; Runner()._tmp_dir.mkdir(parents=True)"
+
+
+def test_worker_needs_nothing_of_the_temporary_folder_of_others(origin, tmp_path):
+    """Prefect's folder in it is that of the first user; here, nobody can make a folder in it."""
+    (tmp_path / "runner_storage").touch()
+    code = (
+        "import subprocess; from flows.server import worker;"
+        f" worker.run_worker = lambda command: subprocess.call([command[0], '-c', {STORES_A_FLOW!r}]);"
+        " worker.main()"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, check=False).returncode == 0
+    assert not list(tmp_path.glob("tuneline-*"))
+
+
 def test_clone_does_not_remove_other_files(origin, tmp_path):
     (tmp_path / "volume" / "line").mkdir(parents=True)
     (tmp_path / "volume" / "line" / "thesis.txt").write_text("years of work")
