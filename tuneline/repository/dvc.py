@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from tuneline.paths import BASE, RAW, SITE_CACHE
+from tuneline.runtime.errors import StageError
 
 CODE_FOLDERS = ("project/", "stages/", "tuneline/")
 """Folders with the code that stages depend on."""
@@ -153,11 +154,22 @@ def _outdated(stages: Mapping[str, Any], made: set[str]) -> list[str]:
 
 
 def read_lock(root: Path) -> Lock:
-    """Return ``dvc.lock`` of the working tree; empty if there is none."""
+    """Return ``dvc.lock`` of the working tree; empty if there is none.
+
+    Raises:
+        StageError: A merge left a conflict in it.
+    """
     path = root / "dvc.lock"
     if not path.exists():
         return Lock("")
-    return Lock(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if text.startswith("<<<<<<< ") or "\n<<<<<<< " in text:
+        raise StageError(
+            "dvc.lock: a merge left a conflict.",
+            "Keep the runs of one branch: git checkout --ours dvc.lock metrics (or --theirs), then dvc"
+            " checkout, dvc repro, and git add dvc.lock metrics.",
+        )
+    return Lock(text)
 
 
 def is_lock(file: Path) -> bool:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tuneline.core.provenance import StageProvenance, provenance_file
 from tuneline.core.yaml_files import read_yaml
 from tuneline.params.model import is_folder
 from tuneline.params.params_file import get_value
 from tuneline.paths import BASE_SOURCE, ONNX, PARAMS, SOURCE
-from tuneline.repository.dvc import Lock, cached_files, is_intact, md5_of
+from tuneline.repository.dvc import Lock, by_key, cached_files, is_intact, md5_of
 from tuneline.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
 from tuneline.runtime.errors import ParamsError, StageError
 from tuneline.runtime.terminal import redacted, visible
@@ -276,7 +277,8 @@ RESULT_SECTIONS = ("data", "tokenize", "model", "train", "evaluate")
 def outdated(root: Path, lock: Lock) -> str | None:
     """Return one sentence about a result that is out of date; ``None`` if it is not.
 
-    Either the metrics are of another model than the present one, or parameters have changed since the run.
+    The metrics are of another model than the present one, dvc.lock is not that of the run, or parameters have
+    changed since.
     """
     # The metrics of the working tree, and of the lock.
     recorded = lock.out(EVALUATED)
@@ -292,6 +294,16 @@ def outdated(root: Path, lock: Lock) -> str | None:
     if scored and scored != lock.out(CLASSIFIER_PATH):
         return "The metrics are of the model before this one, which is not evaluated yet. Run `dvc repro`."
 
+    for stage in lock.stages:
+        rewritten = rewritten_params(root, lock, stage)
+        if rewritten:
+            names = first_of(rewritten, MOST_KEYS)
+            return (
+                f"Stage {stage} ran with other parameters than dvc.lock says ({names}), because"
+                f" `dvc repro --force` rewrites what a frozen stage ran with. Run `dvc unfreeze {stage}`,"
+                f" then `dvc repro --force {stage}`."
+            )
+
     changed = changed_params(root, lock)
     if changed:
         names = first_of(changed, MOST_KEYS)
@@ -299,6 +311,20 @@ def outdated(root: Path, lock: Lock) -> str | None:
             f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
         )
     return None
+
+
+def rewritten_params(root: Path, lock: Lock, stage: str) -> list[str]:
+    """Return the keys whose values in ``dvc.lock`` are not those that a stage wrote down when it ran.
+
+    None if there is no record of this run.
+    """
+    path = provenance_file(stage)
+    provenance = StageProvenance.read_if_valid(root / path)
+    if provenance is None or md5_of(root / path) != lock.out(path.as_posix()):
+        return []
+    used = by_key([provenance.parameters])
+    locked = by_key(lock.stages[stage].get("params", {}).values())
+    return [key for key, value in locked.items() if key in used and used[key] != value]
 
 
 def changed_params(root: Path, lock: Lock) -> list[str]:

@@ -7,9 +7,19 @@ from tuneline.repository.dvc import (
     NoRemoteError,
     dvc_config,
     local_settings,
+    read_lock,
     require_remote,
     share_settings,
 )
+from tuneline.runtime.errors import StageError
+
+
+def test_lock_with_a_conflict_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "dvc.lock").write_text("stages:\n<<<<<<< HEAD\n  a: {}\n=======\n  b: {}\n>>>>>>> other\n")
+    with pytest.raises(StageError) as refused:
+        read_lock(tmp_path)
+    assert "conflict" in refused.value.problem
+    assert "git checkout --ours dvc.lock" in refused.value.hint
 
 
 def test_remote_whose_disk_is_not_mounted_is_refused(tmp_path):

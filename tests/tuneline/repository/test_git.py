@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 
@@ -5,12 +6,14 @@ import pytest
 
 from tests.project import GIT_IDENTITY, Project
 from tests.tuneline.saved_experiments import ExperimentRepository
-from tuneline.repository.dvc import Lock, read_lock
+from tuneline.core.provenance import provenance_file
+from tuneline.repository.dvc import Lock, md5_of, read_lock
 from tuneline.repository.git import (
     CLASSIFIER_PATH,
     ForeignRepositoryError,
     commit_of,
     git,
+    outdated,
     registered,
     require_own_repository,
     run_git,
@@ -112,3 +115,19 @@ def test_unversioned_data_is_found(tmp_path):
     assert [str(path) for path in unversioned(repository)] == ["data/source/mine", "models/source/bert"]
     Project(repository).run("dvc", "add", "--quiet", "data/source/mine", "models/source/bert")
     assert unversioned(repository) == []
+
+
+def test_lock_that_was_rewritten_without_a_run_is_named(tmp_path):
+    record = tmp_path / provenance_file("train")
+    record.parent.mkdir(parents=True)
+    trained = {"parameters": {"seed": 42, "train": {"epochs": 5, "seed": None}}, "code": "", "libraries": {}}
+    record.write_text(json.dumps(trained))
+    out = {"path": provenance_file("train").as_posix(), "md5": md5_of(record)}
+    messages = []
+    for epochs in (5, 6):
+        params = {"params.yaml": {"seed": 42, "train": {"epochs": epochs, "seed": None}}}
+        lock = Lock(json.dumps({"stages": {"train": {"params": params, "outs": [out]}}}))
+        messages.append(outdated(tmp_path, lock))
+    assert messages[0] is None
+    assert "train.epochs" in messages[1]
+    assert "dvc repro --force train" in messages[1]
