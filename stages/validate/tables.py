@@ -246,7 +246,7 @@ def _tokenized_table(data: DerivedData, raw: SplitReader, columns: Columns, voca
         columns = columns | {"raw_labels": current.columns[LABELS]}
     if current is not None and columns["tokens"].max(initial=0) >= params.tokenize.max_length:
         phase(f"lengths of {raw.split}")
-        lengths, _ = whole_lengths(current, params.data.text_columns, data.folders.tokenizer)
+        lengths = whole_lengths(current, params.data.text_columns, data.folders.tokenizer)
         notes = {"truncation_rate": truncation_notes(lengths, params.tokenize)}
     return Table("tokenized", raw.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
 
@@ -313,9 +313,9 @@ def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Fin
         found.words["unknown_rate"] = percent(measured["unknown_rate"])
     if split == "train" and current.rows:
         phase("words of train")
-        _, pieces = whole_lengths(current, data.params.data.text_columns, data.folders.tokenizer)
-        measured["word_pieces"] = pieces
-        found.words["word_pieces"] = f"{pieces:.1f} pieces per word"
+        lengths_of_train = whole_lengths(current, data.params.data.text_columns, data.folders.tokenizer)
+        measured["word_pieces"] = lengths_of_train.word_pieces
+        found.words["word_pieces"] = f"{lengths_of_train.word_pieces:.1f} pieces per word"
 
     # compared with train
     lengths = current.columns["characters"]

@@ -23,7 +23,7 @@ from tuneline.core.stage import require
 from tuneline.core.tables import LABELS, WINDOW_LENGTHS, SplitReader
 from tuneline.core.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.engines import map_tasks
-from tuneline.model.text_lengths import TextLengths, measure_texts, word_pieces
+from tuneline.model.text_lengths import TextLengths
 from tuneline.params import RunParams, TokenizeParams
 from tuneline.runtime.terminal import phase
 from tuneline.tasks import Task
@@ -193,25 +193,17 @@ def model_input_lengths(batch: pa.RecordBatch, ids: RaggedArray) -> RaggedArray:
     return RaggedArray(ids.lengths, np.ones_like(ids.lengths))
 
 
-def whole_lengths(raw: RawSplit, text_columns: Sequence[str], tokenizer: Path) -> tuple[TextLengths, float]:
-    """Count the tokens of whole rows of a split, evenly spaced: the tokenized rows lack what was cut.
-
-    Returns:
-        The lengths, and the mean pieces of a word.
-    """
+def whole_lengths(raw: RawSplit, text_columns: Sequence[str], tokenizer: Path) -> TextLengths:
+    """Count the tokens of whole rows of a split, evenly spaced: the tokenized rows lack what was cut."""
     mean_characters = float(raw.columns["characters"].mean())
     affordable = max(int(MEASURED_CHARACTERS / max(mean_characters, 1)), 1)
     rows = evenly_spaced(raw.rows, min(MEASURED_ROWS, affordable))
     counting = load_plain_tokenizer(tokenizer)
     counting.encode_special_tokens = True  # a special token that stands in a text is text
-    contents = []
-    texts: list[str] = []
+    columns = []
     for name in text_columns:
-        column_texts = [text or "" for text in raw.source.take(rows, [name])[name].to_pylist()]
-        contents.append(measure_texts(counting, column_texts, str(tokenizer)))
-        texts += column_texts
-    special_tokens = counting.num_special_tokens_to_add(is_pair=len(text_columns) > 1)
-    return TextLengths.of_texts(contents, special_tokens), word_pieces(texts, int(np.sum(contents)))
+        columns.append([text or "" for text in raw.source.take(rows, [name])[name].to_pylist()])
+    return TextLengths.measured(counting, columns, str(tokenizer))
 
 
 def truncation_notes(lengths: TextLengths, params: TokenizeParams) -> list[str]:

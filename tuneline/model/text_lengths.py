@@ -4,9 +4,10 @@ A document is a row: one text, or a pair of which the longer text is cut or wind
 grows with the tokens of its inputs, so the ratio of two ``processed`` is the ratio of two times.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +58,20 @@ class TextLengths:
         tokens: Tokens of each document with its special tokens, of shape ``(documents,)``.
         repeated: Tokens of it that each of its windows has: the special tokens and, of a pair, the shorter
             text.
+        word_pieces: Mean pieces of the words of the texts; 0 if it was not measured.
     """
 
     tokens: NDArray[np.int64]
     repeated: NDArray[np.int64]
+    word_pieces: float = 0.0
+
+    @classmethod
+    def measured(cls, tokenizer: Tokenizer, columns: Sequence[Sequence[str]], name: str) -> "TextLengths":
+        """Return the lengths of documents of one or two columns, as ``measure_texts`` measures them."""
+        contents = [measure_texts(tokenizer, texts, name) for texts in columns]
+        lengths = cls.of_texts(contents, tokenizer.num_special_tokens_to_add(is_pair=len(columns) > 1))
+        texts = list(itertools.chain.from_iterable(columns))
+        return replace(lengths, word_pieces=word_pieces(texts, int(np.sum(contents))))
 
     @classmethod
     def of_texts(cls, contents: Sequence[NDArray[np.int64]], special_tokens: int) -> "TextLengths":

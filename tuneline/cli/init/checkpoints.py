@@ -9,7 +9,7 @@ import numpy as np
 
 from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
 from tuneline.model.architectures import token_limit
-from tuneline.model.text_lengths import MOST_PIECES, TextLengths, measure_texts, word_pieces
+from tuneline.model.text_lengths import MOST_PIECES, TextLengths
 from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
 from tuneline.params.model import invalid_name
 from tuneline.runtime.errors import ParamsError, StageError
@@ -40,12 +40,10 @@ class Lengths:
     Attributes:
         rows: Lengths of the rows of a sample.
         limit: Tokens that the model takes; ``None`` if it has no limit.
-        pieces: Mean pieces of a word.
     """
 
     rows: TextLengths
     limit: int | None
-    pieces: float = 1.0
 
     @property
     def max_length(self) -> int:
@@ -62,12 +60,12 @@ class Lengths:
     @property
     def warnings(self) -> list[str]:
         """That the tokenizer does not know the language of the texts, if it does not."""
-        if self.pieces <= MOST_PIECES:
+        if self.rows.word_pieces <= MOST_PIECES:
             return []
         return [
-            f"! Its tokenizer divides a word into {self.pieces:.1f} pieces on average: it was made for other"
-            f" texts, and more rows help little. Choose a checkpoint for this language, or a multilingual"
-            f" one: {OPTION} {MULTILINGUAL}"
+            f"! Its tokenizer divides a word into {self.rows.word_pieces:.1f} pieces on average: it was made"
+            " for other texts, and more rows help little. Choose a checkpoint for this language, or a"
+            f" multilingual one: {OPTION} {MULTILINGUAL}"
         ]
 
     @property
@@ -131,24 +129,17 @@ class Checkpoint:
         backend.no_truncation()
         backend.no_padding()
 
-        # tokens of each text column, without the rows that have no text
+        # without the rows that have no text
         rows = []
         for row in zip(*columns, strict=True):
             if any(text and text.strip() for text in row):
-                rows.append(row)
-        contents = []
-        texts: list[str] = []
-        for column in zip(*rows, strict=True):
-            column_texts = [text or "" for text in column]
-            contents.append(measure_texts(backend, column_texts, name))
-            texts += column_texts
-        special_tokens = backend.num_special_tokens_to_add(is_pair=len(columns) > 1)
-        lengths = TextLengths.of_texts(contents, special_tokens)
+                rows.append([text or "" for text in row])
+        lengths = TextLengths.measured(backend, list(zip(*rows, strict=True)), name)
 
         # the smaller limit of tokenizer and model; some state none
         limits = [checkpoint_limit(self.folder), token_limit(self.config)]
         limit = min((limit for limit in limits if limit is not None), default=None)
-        return Lengths(lengths, limit, word_pieces(texts, int(np.sum(contents))))
+        return Lengths(lengths, limit)
 
 
 def open_checkpoint(name: str, revision: str | None) -> Checkpoint:
