@@ -1,6 +1,5 @@
 """The choice of all columns: texts, label and task, with the reasons."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,13 +7,12 @@ from tuneline.columns.labels import choose_label, is_date
 from tuneline.columns.profiles import Column
 from tuneline.columns.readings import (
     LEAST_COVERAGE,
-    LEAST_FIT,
     LabelReading,
     OpenQuestionError,
     ReadingAnswer,
     UserChoices,
 )
-from tuneline.columns.sets import share_of
+from tuneline.columns.sets import NO_TAGS, has_tags
 from tuneline.core.task_kinds import TaskKind
 from tuneline.params.data import LabelSetsParams
 from tuneline.runtime.errors import DataError
@@ -25,8 +23,6 @@ WORDS_OF_TEXT = 5
 """Mean words of a column that can be the second text of a pair: names and cities have two."""
 LEAST_DISTINCT = 0.05
 """Smallest share of distinct values in a column of texts: questions are repeated, categories more often."""
-TAGS = re.compile(r"[\[('\"\s]*(?:(?:[BIESLUM]-[^\s,'\"]+|O)[\])'\",\s]*)+")
-"""Tags of the first, a further, and no token of a name."""
 WORDS_OF_TOKEN = 2
 """Mean words of a column beside tags, up to which a row has one token: more are sentences with their tags."""
 ANSWERS, ACCEPTED = {"accept", "reject", "ignore"}, "accept"
@@ -80,14 +76,8 @@ def decide_columns(columns: Mapping[str, Column], choices: UserChoices = NOTHING
     for name in (*choices.text, *choices.label):
         if name not in columns:
             raise DataError(f"There is no column {name!r}.", f"Columns: {listed(columns)}.")
-    tags = [name for name, column in columns.items() if _has_tags(column)]
-    others = [column for name, column in columns.items() if name not in tags]
-    is_token = all(column.mean_words <= WORDS_OF_TOKEN for column in others)
-    if tags and is_token and not choices.label:
-        raise _of_tokens(tags[0])
+    _refuse_tokens(columns, choices)
     reading = choose_label(list(columns.values()), choices)
-    if reading.name in tags:
-        raise _of_tokens(reading.name)
     for column in columns.values():
         if column.name not in reading.columns:
             _refuse_rejected(column)
@@ -97,7 +87,9 @@ def decide_columns(columns: Mapping[str, Column], choices: UserChoices = NOTHING
         others = [column for column in columns.values() if column.name not in reading.columns]
         texts, why = choose_texts(others, choices)
 
-    why_label = BY_USER if choices.label else reading.trains
+    why_label = reading.trains
+    if choices.label:
+        why_label = f"{BY_USER}; {reading.trains}"
     reasons = [
         f"text: {' and '.join(map(repr, texts))} ({why})",
         f"label: {listed(reading.columns, 4)} ({why_label})",
@@ -114,27 +106,23 @@ def decide_columns(columns: Mapping[str, Column], choices: UserChoices = NOTHING
     return ColumnChoice(texts, reading, tuple(reasons))
 
 
-def _has_tags(column: Column) -> bool:
-    """Return True if nearly all cells have tags of tokens, one or as many as a text has."""
-    has_first = any("B-" in value for value in column.values)
-    return has_first and share_of(column, TAGS.fullmatch) >= LEAST_FIT
-
-
-def _of_tokens(column: str) -> DataError:
-    problem = (
-        f"Column {column!r} has tags of tokens (B-, I-, O): token classification, which Tuneline does not do."
-    )
-    return DataError(problem, "It learns labels of whole texts: name their column, --label COLUMN")
+def _refuse_tokens(columns: Mapping[str, Column], choices: UserChoices) -> None:
+    """Refuse rows of one token with its tag."""
+    tags = [name for name, column in columns.items() if has_tags(column)]
+    others = [column for name, column in columns.items() if name not in tags]
+    is_token = all(column.mean_words <= WORDS_OF_TOKEN for column in others)
+    if tags and is_token and set(choices.label) <= set(tags):
+        raise DataError(f"Each row is one token, and column {tags[0]!r} has its tag.", NO_TAGS)
 
 
 def _refuse_rejected(column: Column) -> None:
     """Refuse labels that nobody stands for: those that Prodigy's users rejected or ignored."""
     rejected = column.counted - column.values[ACCEPTED]
     if column.filled and rejected and set(column.values) <= ANSWERS:
+        jq = f"""jq -c 'select(."{column.name}" == "{ACCEPTED}")' FILE > accepted.jsonl"""
         raise DataError(
             f"Column {column.name!r}: {rejected:,} of {column.rows:,} labels were rejected or ignored.",
-            f"Keep the others: jq -c 'select(.{column.name} == \"{ACCEPTED}\")' FILE > accepted.jsonl. If the"
-            " column says something else, leave it out of the file.",
+            f"Keep the others: {jq}. If the column says something else, leave it out of the file.",
         )
 
 

@@ -12,7 +12,7 @@ from tuneline.columns.numbers import (
     number_readings,
     written_as_names,
 )
-from tuneline.columns.profiles import NUMBER, Column
+from tuneline.columns.profiles import NESTED, NUMBER, Column
 from tuneline.columns.readings import (
     BY_NAME,
     IF_NAMED,
@@ -304,7 +304,7 @@ def _class_of_cells(column: Column) -> dict[str, str | None]:
     names: dict[str, str | None] = {}
     for cell in column.values:
         element = unwrapped(cell)
-        if column.nested and element == cell:
+        if column.nested and element == cell and cell.startswith(("[", NESTED)):
             return {}
         names[cell] = plain_text(element)
     written = {name for name in names.values() if name is not None}

@@ -13,13 +13,13 @@ from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.readers.label_values import (
     INDICATORS,
     ValueProblemError,
+    is_missing_indicator,
     parse_list,
     plain_text,
     separated,
     sorted_names,
 )
 from tuneline.runtime.wording import listed
-from tuneline.tasks.task import UNLABELLED
 
 LONGEST_LABEL = 100
 """Characters of a part that can be a label."""
@@ -48,6 +48,9 @@ VECTOR = re.compile(r"[\[(]?\s*[01](?:[\s,;]*[01]){2,}\s*[\])]?")
 MOST_OBJECTS = 0.02
 """Share of the cells that are objects of JSON, up to which they are mistakes."""
 OBJECT = re.compile(r"\s*\[?\s*\{\s*['\"][^'\"]*['\"]\s*:.*", re.DOTALL)
+TAGS = re.compile(r"[\[('\"\s]*(?:(?:[BIESLUM]-[^\s,'\"\])]+|O)(?:[\])'\",\s]+|$))+")
+"""The tag of a token, or of each token of a text: the first of a name, a further one, or none."""
+NO_TAGS = "That is token classification, which Tuneline does not do: it learns labels of whole texts"
 LEAST_REPEATED = 0.1
 """Share of the rows with a name twice, from which the names of a row are not a set: people agree."""
 MOST_VOTED = 50
@@ -69,6 +72,8 @@ def set_readings(column: Column) -> list[LabelReading]:
     """Return how a column has several labels in a cell: at most one reading."""
     if share_of(column, OBJECT.fullmatch) > MOST_OBJECTS:
         return [_refused(column, "JSON objects", _chat_hint(column) or ONE_CELL)]
+    if has_tags(column):
+        return [_refused(column, "tags of tokens (B-, I-, O)", NO_TAGS)]
     are_numbers = all(value.startswith("1") and value.isdecimal() for value in column.values)
     if share_of(column, VECTOR.fullmatch) >= LEAST_FIT and not are_numbers:
         return [_refused(column, "several 0 and 1 in a cell", ONE_CELL)]
@@ -88,6 +93,12 @@ def _chat_hint(column: Column) -> str:
                 f' select(."{column.name}"?) | {{text: {text}, label: {label}}}\' FILE > FILE.jsonl'
             )
     return ""
+
+
+def has_tags(column: Column) -> bool:
+    """Return True if nearly all cells have tags of tokens."""
+    has_first = any("B-" in value for value in column.values)
+    return has_first and share_of(column, TAGS.fullmatch) >= LEAST_FIT
 
 
 def _refused(column: Column, held: str, hint: str) -> LabelReading:
@@ -311,7 +322,7 @@ def indicator_reading(columns: Sequence[Column], *, named: bool = False) -> Labe
         KNOWN_NAME if len(members) >= CLEAR_COLUMNS else PLAIN,
         f"{len(names)} labels, {ones:.1f} per row, a column of 0 and 1 each: {listed(names, SHOWN_LABELS)}",
         LabelSetsParams(layout="columns", columns=names),
-        coverage=1 - max(share_of(column, str(UNLABELLED).__eq__) for column in members),
+        coverage=1 - max(share_of(column, is_missing_indicator) for column in members),
     )
 
 
@@ -322,9 +333,9 @@ def _is_one(value: str) -> bool:
 def indicator_words(column: Column) -> tuple[str, str] | None:
     """Return which words for 0 and 1 a column has; ``None`` if it has anything else.
 
-    -1 is the word for a missing label, and an empty cell is 0.
+    -1, NA and ? are words for a missing label, and an empty cell is 0.
     """
-    labelled = column.counted - column.values[str(UNLABELLED)]
+    labelled = column.counted * (1 - share_of(column, is_missing_indicator))
     fitting: Counter[str] = Counter()
     for value, cells in column.values.items():
         word = value.lower().removesuffix(".0")

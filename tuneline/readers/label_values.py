@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.analysis.missing_words import MISSING_WORDS, NO_NAMES
+from tuneline.analysis.missing_words import MISSING_WORDS, NO_NAMES, SIGNS
 from tuneline.readers.rows import json_type, text_problem
 from tuneline.tasks.multilabel import NO_LABELS
 from tuneline.tasks.task import UNLABELLED
@@ -185,10 +185,16 @@ INDICATORS = {
 """What a column of a label may have, in lower case."""
 
 
+def is_missing_indicator(text: str) -> bool:
+    """Return True if a text says that it is not known whether a label applies; a dash may mean no."""
+    text = text.lower().removesuffix(".0")
+    return text in (str(UNLABELLED), "?") or text in MISSING_WORDS - SIGNS
+
+
 def indicator(value: Any) -> bool | None:
     """Return True if a label applies: 1, or a word for it; False for 0 and for an empty cell.
 
-    ``None`` for a missing value: null, NaN, -1, or one of ``MISSING_WORDS``.
+    ``None`` for a missing value: null, NaN, -1, or a word that says so.
 
     Raises:
         ValueProblemError: It is something else.
@@ -199,7 +205,7 @@ def indicator(value: Any) -> bool | None:
     if text is None:
         return None
     text = text.lower().removesuffix(".0")
-    if text == str(UNLABELLED) or text in MISSING_WORDS:
+    if is_missing_indicator(text):
         return None
     if text not in INDICATORS:
         hint = "Write 1 where the label applies, else 0; or leave the column out of data.label_sets.columns."

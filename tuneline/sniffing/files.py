@@ -37,6 +37,7 @@ SHOWN_CELLS = 5
 SHOWN_CHARACTERS = 60
 HEAD = 512
 """Bytes by which a file without rows is recognised."""
+TOKENS = "token classification, which Tuneline does not do"
 NO_ROWS: Sequence[tuple[bytes, str]] = (
     (
         b"version https://git-lfs.github.com/spec/",
@@ -50,6 +51,8 @@ NO_ROWS: Sequence[tuple[bytes, str]] = (
     (b"pk\x03\x04", "a ZIP archive or a spreadsheet (.xlsx)"),
     (b"\x80\x04", "a pickle of Python"),
     (b"sqlite format 3", "a database of SQLite"),
+    (b"#format=webanno", f"a file of WebAnno, for {TOKENS}"),
+    (b"-docstart-", f"a file of CoNLL, for {TOKENS}"),
 )
 """First bytes of files that hold no rows, whatever their names say, in lower case."""
 

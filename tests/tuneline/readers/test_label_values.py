@@ -136,6 +136,6 @@ def test_list_with_something_else_than_names_is_refused(value):
 @pytest.mark.parametrize(("yes", "no"), [("1", "0"), (1.0, 0), ("True", False), ("yes", "No"), ("x", " ")])
 def test_words_for_one_and_zero(yes, no):
     assert (indicator(yes), indicator(no)) == (True, False)
-    assert [indicator(value) for value in (None, -1, "-1.0", "?", float("nan"))] == [None] * 5
+    assert [indicator(value) for value in (None, -1, "-1.0", "?", "NA", float("nan"))] == [None] * 6
     with pytest.raises(ValueProblemError):
-        indicator("maybe")
+        indicator("-")

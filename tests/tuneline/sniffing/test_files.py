@@ -258,6 +258,7 @@ def test_quotes_with_line_ends_far_into_a_file_are_no_literal_ones(tmp_path):
     [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "pointer of Git LFS"),
         (b"\xef\xbb\xbf\n <!DOCTYPE html><html>", "web page"),
+        (b"#FORMAT=WebAnno TSV 3.2\n\n\n#Text=a b\n1-1\t0-1\ta\tO\t\n", "token classification"),
         (b"PK\x03\x04\x14\x00\x06\x00", "ZIP archive or a spreadsheet"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "spreadsheet of Excel 97"),
         (b"SQLite format 3\x00", "database"),

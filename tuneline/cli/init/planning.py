@@ -326,8 +326,8 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
         # in whole percent, so that the same files satisfy the limit
         share = math.ceil(plan.rows.share_left_out * 100) / 100
         values["data.max_bad_share"] = max(params.data.max_bad_share, share)
-    if not current:
-        # They name classes, columns or texts of the former data.
+    if not current or params.data.label_names is None:
+        # Others name classes of the former data.
         values["data.label_names"] = list(decision.reading.names) or None
     metric = params.train.metric
     values["train.metric"], _ = choose_metric(plan.rows.classes, decision, metric, current=current)
