@@ -95,9 +95,18 @@ class Pipeline:
     def restore(self, sources: Sequence[str]) -> None:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
 
+        Imports are named: DVC's status does not say whether they have changed where they came from.
+
         Raises:
             ProgramError: The remote lacks a source, has a damaged copy, or cannot be reached.
         """
+        for source in sources:
+            if "deps" in read_yaml(self.programs.cwd / source):
+                self.on_line(
+                    f"{source} is an import, of which this run has the version in git: `dvc update {source}`"
+                    " fetches what has changed."
+                )
+
         # A file that the cache lacks is not an error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         missing = [source for source in sources if not self._has_outs(source)]

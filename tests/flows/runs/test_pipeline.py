@@ -86,6 +86,13 @@ def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy
     assert (toy.root / "source.csv").read_text() == "a,b\n"
 
 
+def test_restore_names_imports_which_a_run_does_not_update(pipeline, toy, seen, tmp_path):
+    (tmp_path / "upstream.csv").write_text("a,b\n")
+    sh("dvc", "import-url", "--quiet", str(tmp_path / "upstream.csv"), "import.csv", cwd=toy.root)
+    pipeline.restore(pipeline.graph().sources)
+    assert any("dvc update import.csv.dvc" in line for line in seen)
+
+
 @pytest.fixture
 def stage(toy, pipeline):
     """Return a function that gives the first stage another command, and runs its task as the flow does."""
