@@ -62,9 +62,11 @@ async def read_json(request: Request, limits: ServiceLimits) -> Any:
     """Return the body of a request, read within its limits and only then parsed.
 
     Raises:
-        RequestError: It has too many bytes, takes too long, or is not JSON.
+        RequestError: It is not JSON, has too many bytes, or takes too long; or the path has options.
         ClientDisconnect: The client went away.
     """
+    if request.url.query:
+        raise RequestError(400, "Options are in the body, and not after a question mark.")
     # Of the types that a web page can send to another origin without being asked, none.
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON:

@@ -66,6 +66,7 @@ def test_effects_of_words_are_those_that_programs_get(tmp_path_factory, kind):
         ("/v1/predictions", {"rows": "late"}, 400, '"rows"'),
         ("/v1/predictions", {"rows": [PAIR, ["late"]]}, 422, "row 1"),
         ("/v1/predictions", {"rows": [PAIR], "use_activation": False}, 400, "use_activation"),
+        ("/v1/predictions?top_k=1", {"rows": [PAIR]}, 400, "question mark"),
         ("/v1/predictions/", {"rows": [PAIR]}, 404, "Not Found"),
         ("/v1/why", {"rows": [PAIR]}, 400, '"row"'),
         ("/v1/why", {"row": PAIR, "truncate_prompt_tokens": 8}, 400, "truncate_prompt_tokens"),
@@ -126,6 +127,17 @@ def test_bodies_of_all_requests_have_a_limit(pair_folder):
         for client in clients:
             client.close()
         assert service.post("/predict", {"inputs": PAIR}).status_code == 200
+
+
+def test_fault_of_the_service_is_in_the_log_with_the_address_of_its_client(pairs, monkeypatch, caplog):
+    def predictions(*_):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(TextClassifier, "predictions", predictions)
+    assert pairs.post("/predict", {"inputs": PAIR}).status_code == 500
+    (record,) = caplog.records
+    assert record.message.startswith("127.0.0.1:")
+    assert record.exc_info[0] is RuntimeError
 
 
 def test_compressed_body_is_refused(pairs):
