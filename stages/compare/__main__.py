@@ -6,10 +6,9 @@ temperature of each model; the trained model's logits in ``reports/predictions.p
 not new. torch is not needed. Writes, in this order:
 ``metrics/compare.json``, ``reports/compare/comparison.json``, ``models/onnx/``. A model outside its
 tolerance is never published. It stops the pipeline if ``compare.PRECISION.required`` is true, as it always is
-for fp32.
+for fp32; ``models/onnx/`` then stays as it was.
 """
 
-import shutil
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.params.loading import load_params
-from tuneline.paths import CANDIDATES, COMPARISON, METRICS, ONNX, PREDICTIONS, TOKENIZED
+from tuneline.paths import CANDIDATES, COMPARISON, METRICS, PREDICTIONS, TOKENIZED
 from tuneline.predictions.files import read_logits
 from tuneline.runtime.atomic_files import replace_directory
 from tuneline.runtime.errors import GateError
@@ -50,6 +49,7 @@ def main() -> dict[str, float]:
     metric = reference.metric.name
     validation, validation_labels, validation_clusters = fitting_rows()
     new = new_rows(params.evaluate.split, len(split))
+    params.check_class_names(trained.task.class_names)
     costs = cost_record(params.decide.costs, trained.task)
     run = partial(
         logits_of,
@@ -111,7 +111,6 @@ def main() -> dict[str, float]:
     with replace_directory(COMPARISON) as folder:
         write_record(folder / "comparison.json", report)
     if stopping:
-        shutil.rmtree(ONNX, ignore_errors=True)  # from an earlier run without DVC, which removes it by itself
         messages = "\n  ".join(stopping)
         raise GateError(
             f"an exported model failed its comparison with the trained one.\n  {messages}", way_on(stopping)

@@ -21,7 +21,6 @@ from tuneline.onnx.usage import CostRecord
 from tuneline.params.evaluate import CostParams
 from tuneline.paths import FAILING_ROWS, TOKENIZED
 from tuneline.predictions.files import clusters_of_split
-from tuneline.runtime.errors import ParamsError
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Classification, Regression, Task
 from tuneline.tasks.task import INTERVAL_LEVEL, Labels, Logits
@@ -192,30 +191,14 @@ def cost_rule(record: CostRecord | None, task: Task) -> CostRule | None:
 
 
 def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:
-    """Return what errors cost, by class name.
-
-    Raises:
-        ParamsError: The task has no single class per row, or a class is not one of its.
-    """
+    """Return what errors cost, by class name."""
     if params is None:
         return None
-    if not isinstance(task, Classification):
-        raise ParamsError(
-            f"decide.costs is for one class per row, and data.task is {task.kind}.",
-            "Set decide.costs: null; the thresholds of several labels are set by train.thresholds.",
-        )
-    for named in (params.of.keys(), *params.of.values()):
-        for name in named:
-            if name not in task.names:
-                raise ParamsError(
-                    f"decide.costs.of: {name!r} is not a class of the data: {', '.join(task.names)}.",
-                    "Correct the name, as data.label_names has it.",
-                )
     errors: dict[str, Mapping[str, float]] = {}
-    for right in task.names:
+    for right in task.class_names:
         named_costs = params.of.get(right, {})
         costs = {}
-        for answer in task.names:
+        for answer in task.class_names:
             if answer != right:
                 costs[answer] = named_costs.get(answer, params.error)
         errors[right] = costs

@@ -81,6 +81,5 @@ def way_on(stopping: Sequence[str]) -> str:
         remedy = "Set compare.int8.required to false, and the fp32 model is published without it."
     return (
         f"Rows are counted from 0 in the reported split. {remedy}"
-        f" {ONNX} is empty until then: `dvc checkout {ONNX}` brings back the model of dvc.lock, `git checkout"
-        f" COMMIT dvc.lock && dvc checkout {ONNX}` that of a commit."
+        f" {ONNX} stays as it was: the model before, if there was one."
     )

@@ -92,6 +92,8 @@ def download(params: Params, source: Source, folder: Path, groups: Path) -> dict
 
     # raw splits
     splits, label_names, applied = write_splits(params, selections, folder, groups)
+    if label_names is not None:
+        params.check_class_names(label_names)
 
     # origin
     file_rows: dict[str, int] = {}

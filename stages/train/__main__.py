@@ -64,6 +64,7 @@ def main() -> Measurements:
     read_base(params)  # refuses a base model of another checkpoint before the processes wait for each other
     accelerator = create_accelerator(params)
     inputs = read_inputs(params.train)
+    params.check_class_names(inputs.labels.class_names)
     if accelerator.is_main_process:
         warn_of_learning_rate("train", params)
 

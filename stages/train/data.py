@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from stages.train.losses import check_label_params
+from stages.train.losses import check_metric
 from tuneline.core.arrays import RowNumbers
 from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
@@ -60,11 +60,11 @@ def model_input_files() -> Iterator[Path]:
 def read_inputs(params: TrainParams) -> Inputs:
     """Read the splits and the tokenizer.
 
-    Splits must have rows and labels, and metric and class weights must fit the labels.
+    Splits must have rows and labels, which the metric must fit.
     """
     train = _read_split(SplitReader.open(TOKENIZED, "train", made_by="tokenize"))
     validation = _read_split(SplitReader.open(TOKENIZED, "validation", made_by="tokenize"))
-    check_label_params(params, train.task)
+    check_metric(params, train.task)
     tokenizer = load_tokenizer(require(TOKENIZER, made_by="tokenize"), str(TOKENIZER))
     return Inputs(train, validation, tokenizer)
 

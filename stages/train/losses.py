@@ -17,7 +17,7 @@ from tuneline.params.train import ThresholdParams
 from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Multilabel, Regression, Task
 from tuneline.tasks.probabilities import SMALLEST
-from tuneline.tasks.task import Labels, Logits, NamedClasses
+from tuneline.tasks.task import Labels, Logits
 
 
 @dataclass(frozen=True)
@@ -114,36 +114,17 @@ def new_bias(
     return np.asarray(np.log(odds), np.float32)
 
 
-def check_label_params(params: TrainParams, task: Task) -> None:
-    """Check that metric, class weights, label smoothing and a loss of the user fit the labels.
+def check_metric(params: TrainParams, task: Task) -> None:
+    """Check that the metric fits the labels.
 
     Raises:
-        ParamsError: One does not fit.
+        ParamsError: It does not.
     """
     names = [metric.name for metric in task_metrics(task) if metric.validated]
     if params.metric not in names and not FunctionName.matches(params.metric):
         raise ParamsError(
             f"train.metric: {params.metric!r} is not a metric of {task.kind}.",
             f"Choose one of {', '.join(names)}, or write project/FILE.py:FUNCTION.",
-        )
-    weights = params.class_weights
-    if not isinstance(task, NamedClasses):
-        if weights is not None or params.label_smoothing:
-            key = "label_smoothing" if weights is None else "class_weights"
-            raise ParamsError(
-                f"train.{key}: the labels are numbers, and regression has no classes.", f"Remove train.{key}."
-            )
-        return
-    unknown = set(weights) - set(task.names) if isinstance(weights, dict) else set()
-    if unknown:
-        raise ParamsError(
-            f"train.class_weights: {min(unknown)!r} is not a class.",
-            f"The classes are {', '.join(task.names)}.",
-        )
-    if isinstance(task, Multilabel) and weights is not None and params.loss is not None:
-        raise ParamsError(
-            "train.class_weights: with several labels per row, a loss of your own cannot be weighted.",
-            "Set it to null, and weight the labels in the function.",
         )
 
 

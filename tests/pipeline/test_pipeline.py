@@ -90,6 +90,23 @@ def test_page_is_written_in_a_new_clone_whose_lock_fits(project):
     assert project.status() == ""
 
 
+def test_published_models_stay_when_their_stage_fails(project):
+    def published():
+        return {path.name: path.read_bytes() for path in (project.folder / "models/onnx").iterdir()}
+
+    before = published()
+    project.set_params({"decide.costs": {"of": {"spma": {"billing": 2}}}})
+    failed = project.run("dvc", "repro", check=False)
+    assert failed.returncode != 0
+    assert "'spma' is not a class of the data" in failed.stdout
+    assert published() == before
+
+    project.set_params({"decide.costs": None})
+    assert stages_run(project.run("dvc", "repro").stdout) == ["compare"]
+    assert published() == before
+    assert project.status() == ""
+
+
 @pytest.mark.slow  # each stage has a test of its own that runs it twice
 def test_forced_pipeline_run_writes_identical_bytes(project):
     before = project.lock()

@@ -145,7 +145,9 @@ def show_project(console: Console, root: Path) -> None:
 def _paths(root: Path, run: RunFacts) -> dict[str, str]:
     """Return the paths of the files that are here, and if the ONNX models are of another one."""
     paths = {name: path for name, path in PATHS.items() if (root / path).exists()}
-    if is_stale(root, run.compared) and "ONNX" in paths:
+    models = [] if run.compared is None else run.compared.models.values()
+    is_earlier = bool(models) and not any(model.published for model in models)
+    if (is_earlier or is_stale(root, run.compared)) and "ONNX" in paths:
         paths["ONNX"] += " is of another model: run `dvc repro`"
     return paths
 

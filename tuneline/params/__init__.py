@@ -1,5 +1,6 @@
 """``params.yaml``, typed: every parameter of the pipeline, checked before anything runs."""
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -10,6 +11,7 @@ from tuneline.params.model import ModelParams
 from tuneline.params.section import FunctionName, Section
 from tuneline.params.train import RunParams, TrainParams
 from tuneline.params.validate import ValidateParams
+from tuneline.runtime.errors import ParamsError
 
 __all__ = [
     "CompareParams",
@@ -87,4 +89,41 @@ class Params(Section):
                 " or model.head to null"
             )
 
+        self._check_labels()
         return self
+
+    def _check_labels(self) -> None:
+        """Check what only fits some kinds of labels, and the classes that are named here."""
+        task = self.data.task
+        if task == "regression" and (self.train.class_weights or self.train.label_smoothing):
+            key = "class_weights" if self.train.class_weights else "label_smoothing"
+            raise ValueError(f"train.{key}: data.task is regression, which has no classes; remove it")
+        if task == "multilabel" and self.train.class_weights and self.train.loss:
+            raise ValueError(
+                "train.class_weights: with several labels per row, a loss of your own cannot be weighted; set"
+                " it to null, and weight the labels in the function"
+            )
+        if task != "classification" and self.decide.costs is not None:
+            raise ValueError(
+                f"decide.costs: it is for one class per row, and data.task is {task}; set it to null (the"
+                " thresholds of several labels are set by train.thresholds)"
+            )
+        if self.data.label_names:
+            self.check_class_names(self.data.label_names)
+
+    def check_class_names(self, names: Sequence[str]) -> None:
+        """Check the classes that parameters name, as soon as those of the data are known.
+
+        Raises:
+            ParamsError: One is not a class of the data.
+        """
+        named = {"decide.costs.of": self.decide.named_classes}
+        if isinstance(self.train.class_weights, dict):
+            named["train.class_weights"] = set(self.train.class_weights)
+        for key, classes in named.items():
+            unknown = sorted(classes - set(names))
+            if unknown:
+                raise ParamsError(
+                    f"{key}: {unknown[0]!r} is not a class of the data: {', '.join(names)}.",
+                    "Correct the name, as data.label_names has it.",
+                )

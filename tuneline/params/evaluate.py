@@ -123,3 +123,11 @@ class DecideParams(Section):
     """What errors and abstentions cost, of one class per row. ``null``: the most probable class is the
     answer.
     """
+
+    @property
+    def named_classes(self) -> set[str]:
+        """The classes that ``costs.of`` names."""
+        classes: set[str] = set()
+        if self.costs is not None:
+            classes.update(self.costs.of, *self.costs.of.values())
+        return classes

@@ -95,6 +95,8 @@ def describe_problem(problem: ErrorDetails, section: type[BaseModel] = Params) -
         # Validators of a section name the key themselves, relative to the section.
         message = problem["msg"].removeprefix("Value error, ")
         return f"{key}.{message}" if key else message
+    if problem["type"] == "string_type" and isinstance(problem["input"], (int, float)):
+        return f"{key}: a name, in quotes: '{problem['input']}'"
     return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}, not {problem['input']!r}"
 
 

@@ -13,6 +13,7 @@ from stages.download.__main__ import main
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
 from tuneline.metrics.judging import averaging
+from tuneline.runtime.errors import ParamsError
 from tuneline.tasks import Classification
 from tuneline.tasks.schemas import raw_schema, read_task
 
@@ -164,3 +165,14 @@ def test_what_a_killed_run_left_is_swept_away(project: Path):
     main()
     assert {path.name for path in Path("data").iterdir()} == {"raw", "source"}
     assert "staging" not in outs()
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [("decide", {"costs": {"of": {"spma": {"ham": 2}}}}), ("train", {"class_weights": {"spma": 2.0}})],
+)
+def test_class_that_a_later_stage_would_not_know_is_refused(project: Path, section, values):
+    write_source(project / "data/source", GOOD)
+    write_params({}, **{section: values})
+    with pytest.raises(ParamsError, match=r"'spma' is not a class of the data: ham, spam"):
+        main()

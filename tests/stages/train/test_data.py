@@ -6,7 +6,7 @@ from transformers import BertConfig
 
 from stages.train.data import (
     check_fit,
-    check_label_params,
+    check_metric,
     model_input_files,
     read_inputs,
     shard_batch,
@@ -37,21 +37,9 @@ def test_split_without_rows_is_refused(project, split):
         read_inputs(tiny_task.params().train)
 
 
-@pytest.mark.parametrize(
-    ("names", "given", "message"),
-    [
-        (tiny_task.NAMES, {"class_weights": {"legal": 2.0}}, r"train.class_weights: 'legal' is not a class"),
-        (
-            None,
-            {"label_smoothing": 0.1, "metric": "mse"},
-            "train.label_smoothing: the labels are numbers, and regression has no classes",
-        ),
-        (tiny_task.NAMES, {"metric": "pearson"}, "train.metric: 'pearson' is not a metric of classification"),
-    ],
-)
-def test_check_label_params_refuses_params_that_do_not_fit_the_labels(names, given, message):
-    with pytest.raises(ParamsError, match=message):
-        check_label_params(tiny_task.params(**given).train, task_with_names(names))
+def test_metric_that_does_not_fit_the_labels_is_refused():
+    with pytest.raises(ParamsError, match=r"train\.metric: 'pearson' is not a metric of classification"):
+        check_metric(tiny_task.params(metric="pearson").train, task_with_names(tiny_task.NAMES))
 
 
 @pytest.mark.parametrize(

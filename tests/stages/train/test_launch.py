@@ -64,7 +64,9 @@ def test_error_of_the_training_is_printed_once_and_last(launch, name):
     code, lines = launch(launch=name, class_weights={"purple": 2.0}).end()
     assert code == 78
     assert [
-        line for line in lines if line.startswith("train: train.class_weights: 'purple' is not a class.")
+        line
+        for line in lines
+        if line.startswith("train: train.class_weights: 'purple' is not a class of the data")
     ] == [lines[-2]]
     assert not [line for line in lines if "Traceback" in line or "FAILED" in line]
 

@@ -586,7 +586,7 @@ def exported_models(comparison: ComparisonRecord) -> Iterator[Finding]:
     for precision, model in comparison.models.items():
         if model.violations and model.required:
             reasons = "; ".join(model.violations)
-            sentence = f"There is no published model, because {precision} failed its comparison: {reasons}."
+            sentence = f"No new model is published, because {precision} failed its comparison: {reasons}."
             yield Finding("nothing_published", "bad", sentence, EARLIER_MODEL)
             return
 
