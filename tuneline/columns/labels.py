@@ -60,8 +60,9 @@ PERSON = re.compile(
 )
 """Names of columns that say who labelled a row, or that have the labels of one person."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./-]\d\d?[./-]\d{2,4}.*")
-TIME = re.compile(r"\d+:\d\d?(:\d\d?([.,]\d+)?)?(\s?[ap]\.?m\.?)?", re.IGNORECASE)
+TIME = re.compile(r"\d+(:\d\d?){1,2}([.,]\d+)?(\s?[ap]\.?m\.?)?", re.IGNORECASE)
 """A time of day, a duration, or a verse."""
+SEVERAL_NUMBERS = re.compile(r"\d+(?:\W+\d+)+")
 NUMBERED_NAME = re.compile(r"[_ .-]?\d+$")
 """The end of the name of one of several columns."""
 CLASS_WORDS = ("class", "categor", "intent", "topic", "code")
@@ -271,6 +272,8 @@ def _class_reading(column: Column, classes: Counter[str]) -> LabelReading:
         doubt = (
             f"{listed(unclear)} ({rows:,} rows) can be a class, or a missing label: then empty these cells"
         )
+    elif len(classes) > MOST_INTEGER_CLASSES and all(map(SEVERAL_NUMBERS.fullmatch, classes)):
+        doubt = f"{len(classes)} different values of several numbers can be dates, scores or versions"
     # A fraction of JSON or Parquet is a class only if it is listed.
     has_fractions = any("." in name and NUMBER.fullmatch(name) for name in classes)
     is_listed = bool(unclear) or has_fractions or not is_read

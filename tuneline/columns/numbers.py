@@ -70,14 +70,15 @@ def missing_where(words: Counter[str]) -> str:
 def written_as_names(texts: Collection[str]) -> bool:
     """Return True if numbers are written as codes, sections and versions are: 250.00, 250.0, 1.10 and 1.9.
 
-    They have different decimals, and are few, or have zeros that a program would not write, or two are equal.
+    They have different decimals, or zeros at the end: if they are few, one of these suffices.
     """
     decimals = [text.partition(".")[2] for text in texts]
-    if len(set(map(len, decimals))) < 2:
-        return False
+    is_varied = len(set(map(len, decimals))) > 1
     has_zeros = any(len(digits) > 1 and digits.endswith("0") for digits in decimals)
     has_equal = len({float(text.replace(MINUS, "-")) for text in texts}) < len(texts)
-    return has_zeros or has_equal or len(texts) <= MOST_INTEGER_CLASSES
+    if len(texts) <= MOST_INTEGER_CLASSES:
+        return is_varied or has_zeros
+    return is_varied and (has_zeros or has_equal)
 
 
 def number_readings(column: Column, named_mark: str | None = None) -> list[LabelReading]:
@@ -100,9 +101,8 @@ def number_readings(column: Column, named_mark: str | None = None) -> list[Label
     rank = IF_NAMED
     doubt = ""
     if mark == "." and written_as_names(numbers):
-        doubt = (
-            "numbers with different decimals can be codes, sections or versions, whose names stay as they are"
-        )
+        examples = listed(sorted(numbers, key=len, reverse=True)[:3])
+        doubt = f"numbers such as {examples} can be codes, sections or versions, and names then"
     if doubt or not all(map(float.is_integer, values)):
         rank = PLAIN
     elif len(values) > MOST_INTEGER_CLASSES:
