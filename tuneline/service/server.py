@@ -48,6 +48,8 @@ class BoundedConnection(H11Protocol):
 
     is_ended = False
     """True if the client sends no more."""
+    since = 0.0
+    """Time of the loop at which it was accepted."""
 
     def is_answering(self) -> bool:
         """Return True if there is a whole request without its answer."""
@@ -59,15 +61,15 @@ class BoundedConnection(H11Protocol):
         return not self.is_answering() and not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; of too many, close one whose request has not arrived."""
+        """Accept a connection; of too many, close the oldest whose request has not arrived."""
         super().connection_made(transport)
+        self.since = self.loop.time()
         if len(self.connections) <= min(CONNECTIONS, _files() // 2):
             return
-        closed: H11Protocol = self
+        closed = self
         for connection in self.connections:
             if isinstance(connection, BoundedConnection) and connection.can_close():
-                closed = connection
-                break
+                closed = min(closed, connection, key=lambda each: each.since)
         address = address_of({"client": closed.client})
         LOG.warning("%s: closed, because there are %d connections", address, len(self.connections))
         closed.transport.abort()
