@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
+from tests.small_pipeline import WORDS
 from tuneline.cli import app
 from tuneline.core.hashes import file_hash
 from tuneline.decisions.rule import NO_NUMBER
@@ -81,3 +82,18 @@ def test_command_writes_no_answer_and_counts_the_row(damaged, tmp_path):
     assert good.split(",")[1]
     assert set(bad.split(",")[1:-1]) == {""}
     assert f"1 of 2 rows got no answer: {NO_NUMBER}" in done.stderr
+
+
+def test_evaluation_of_a_file_counts_the_row_in_no_metric(damaged, tmp_path, monkeypatch):
+    folder, whole = damaged
+    monkeypatch.chdir(whole.parents[1])
+    labels = TextClassifier.load(folder).task.class_names or ("1.0", "2.0")
+    lines = ["subject,body,queue", f"refund,parcel,{labels[0]}"]
+    for number, word in enumerate(WORDS):
+        if word != "refund":
+            lines.append(f"{word} {number},payment,{labels[number % 2]}")
+    file = tmp_path / "in.csv"
+    file.write_text("\n".join(lines))
+    done = CliRunner().invoke(app, ["evaluate", str(file), "--model", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert f"1 of {len(WORDS)} rows got no answer and are in no metric: {NO_NUMBER}." in done.output
