@@ -29,6 +29,14 @@ def rounded(number: float, significant: int = SIGNIFICANT) -> float:
     return round(number, decimal_places(number, significant))
 
 
+def shown(number: float, places: int) -> str:
+    """Return a number for people: so many digits after the point, or three significant ones if all are 0."""
+    text = f"{number:.{places}f}"
+    if number and float(text) == 0:
+        return f"{number:.{SIGNIFICANT}g}"
+    return text
+
+
 def rounded_up(number: float, significant: int) -> float:
     """Return a number that is rounded up: half the width of an interval promises nothing if it shrinks."""
     places = decimal_places(number, significant)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuneline.core.rounding import shown
 from tuneline.reports.page import template_environment
 from tuneline.runtime.terminal import visible
 from tuneline.words.titles import title_of
@@ -34,7 +35,13 @@ def render_card(report: Mapping[str, Any]) -> str:
 def _templates() -> "Environment":
     """Return the templates of the page and the card, with what they call."""
     templates = template_environment(TEMPLATES)
-    templates.filters |= {"signed": signed, "title_of": title_of, "digest": _digest, "md": escape}
+    templates.filters |= {
+        "signed": signed,
+        "title_of": title_of,
+        "digest": _digest,
+        "md": escape,
+        "shown": shown,
+    }
     return templates
 
 

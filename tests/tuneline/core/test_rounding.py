@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tuneline.core.rounding import rounded, rounded_numbers, rounded_probabilities, rounded_up
+from tuneline.core.rounding import rounded, rounded_numbers, rounded_probabilities, rounded_up, shown
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ def test_rounded_number_keeps_six_places_or_three_significant_digits(number, exp
 @pytest.mark.parametrize("number", [0.05000000001, 1.2345678e-7, 3.0, 0.0, 20_000.0000004])
 def test_rounded_up_number_is_no_smaller(number):
     assert number <= rounded_up(number, 6) <= number * 1.00001 + 1e-6 * (number > 1)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0.12345, "0.123"), (-2.346e-7, "-2.35e-07"), (0.0, "0.000")])
+def test_shown_number_is_0_only_if_it_is(number, text):
+    assert shown(number, 3) == text
 
 
 def test_rounded_probabilities_are_certain_only_if_they_were():

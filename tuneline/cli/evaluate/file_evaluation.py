@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tuneline.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
-from tuneline.core.rounding import NUMBER_DIGITS, rounded_numbers
+from tuneline.core.rounding import NUMBER_DIGITS, rounded_numbers, shown
 from tuneline.decisions.rule import NO_NUMBER
 from tuneline.evaluation.evaluation import evaluate_predictions
 from tuneline.evaluation.keys import metric_names
@@ -316,7 +316,7 @@ def _metrics_table(
         interval = ""
         if estimate is not None:
             interval = f"{estimate.low:.4f} to {estimate.high:.4f}"
-        table.add_row(title_of(name, positive), f"{metrics[name]:.4f}", interval)
+        table.add_row(title_of(name, positive), shown(metrics[name], 4), interval)
     return table
 
 
