@@ -1,10 +1,12 @@
 """Numbers as files have them: six digits after the point, and more where a number has few of its own."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tuneline.core.arrays import Floats
+if TYPE_CHECKING:
+    from tuneline.core.arrays import Floats
 
 DIGITS = 6
 """Digits after the decimal point, unless a number would lose its significant ones."""
@@ -52,6 +54,8 @@ def rounded_numbers(numbers: Floats, significant: int, sizes: Floats | None = No
         significant: Digits that each keeps at least.
         sizes: What these digits are counted in, of the same shape; ``None``: in the number itself.
     """
+    import numpy as np  # a stage that only writes records does not wait for it
+
     if sizes is None:
         sizes = np.abs(numbers)
     with np.errstate(divide="ignore"):
@@ -63,4 +67,4 @@ def rounded_numbers(numbers: Floats, significant: int, sizes: Floats | None = No
 
 def rounded_probabilities(probabilities: Floats) -> Floats:
     """Return probabilities, rounded so that only those that are 0 or 1 become so; of the same shape."""
-    return rounded_numbers(probabilities, SIGNIFICANT, np.minimum(probabilities, 1 - probabilities))
+    return rounded_numbers(probabilities, SIGNIFICANT, probabilities.clip(max=1 - probabilities))
