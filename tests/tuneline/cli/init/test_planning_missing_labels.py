@@ -9,6 +9,7 @@ from stages.download.__main__ import main
 from tests.tuneline.cli.init.test_planning import init
 from tests.tuneline.cli.init.test_planning_label_layouts import cycle, write_csv, write_jsonl
 from tuneline.columns.readings import OpenQuestionError
+from tuneline.params.loading import load_params
 from tuneline.tasks.schemas import read_task
 
 
@@ -76,6 +77,16 @@ def test_plan_without_most_rows_is_a_question(project, option):
     assert learnt(path, "--text", "text", "--label", "label", "--task", "classification")[1] == 24
 
 
+def test_word_in_a_set_is_asked_about_and_listed(project):
+    path = write_csv(project, ["label"], [cycle("a;b", "a", "b;c", "none", "\\N")])
+    done = init(path, "--yes")
+    assert done.exit_code == OpenQuestionError.status, done.output
+    assert "'none' can be a label" in done.output
+    names, rows, _ = learnt(path, "--label", "label", "--separator", ";")
+    assert (names, rows) == (("a", "b", "c", "none"), 48)
+    assert load_params().data.label_names == list(names)
+
+
 def test_rejected_labels_are_not_learnt(project):
     answers = cycle("accept", "accept", "reject", "ignore")
     path = write_jsonl(project, ["label", "answer"], [cycle("a", "b", "c"), answers])
@@ -87,9 +98,13 @@ def test_rejected_labels_are_not_learnt(project):
     assert learnt(path)[:2] == (("a", "b", "c"), 30)
 
 
-def test_slots_beside_an_intent_are_no_obstacle(project):
+def test_tags_of_tokens_are_refused_and_no_obstacle_beside_an_intent(project):
     intents = cycle("book", "play")
     path = write_csv(project, ["slots", "intent"], [cycle("O B-city", "O O", "B-song I-song"), intents])
     assert learnt(path)[0] == ("book", "play")
     done = init(path, "--label", "slots", "--yes")
     assert "token classification, which Tuneline does not do" in done.output
+
+    path.write_text("sentence,word,tag\n" + "1,late,O\n,parcel,B-thing\n,order,O\n" * 20)
+    done = init(path, "--label", "tag", "--task", "classification", "--yes")
+    assert "Each row is one token" in done.output
