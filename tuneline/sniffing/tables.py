@@ -96,25 +96,28 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
     return likely + unlikely
 
 
-def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, float]:
-    """Return how well a layout fits lines: how even its records are, and how regular its quotes.
+def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float]:
+    """Return how well a layout fits lines: how even its records are, the first one too, and how regular its
+    quotes.
 
-    Evenness is the fraction of records with the most common number of cells, 0 where that is 1. A file with
+    Evenness is the fraction of records with the most common number of cells, 0 where that is 1. Below the
+    header of a table with semicolons, each row may have one comma: the first record decides. A file with
     literal quotes becomes irregular when they are read as quoting: cells run over line ends, or text follows
     a closing quote, which the strict mode of the csv module refuses.
     """
     counts = record_widths(lines, layout)
     if not counts:
-        return 0.0, 0.0
+        return 0.0, False, 0.0
     width, agreeing = counts.most_common(1)[0]
     quoted = replace(layout, quoting="standard", quote='"')
     if layout != quoted and is_one_column(lines, quoted):
-        return 0.0, 0.0
+        return 0.0, False, 0.0
     evenness = 0.0
     if width > 1:
         # Rounded, because the end of the sample cuts the last record, of several lines in quotes.
         evenness = round(agreeing / counts.total(), 2)
-    return evenness, tidiness(lines, layout)
+    first = next(filter(None, split_records(layout, iter(lines))))
+    return evenness, len(first) == width, tidiness(lines, layout)
 
 
 def record_widths(lines: Sequence[str], layout: Layout) -> Counter[int]:

@@ -181,6 +181,12 @@ def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
     assert len(cells_of(file)) >= len(TICKETS)
 
 
+def test_decimal_commas_below_a_header_with_semicolons_are_no_delimiter(tmp_path):
+    rows = [(f"late parcel {row}", f"{row},50") for row in range(400)]
+    layout = layout_of(written(tmp_path, "a.csv", table(rows)))
+    assert (layout.delimiter, layout.skip_lines) == (";", 0)
+
+
 def test_header_above_texts_with_delimiters_is_no_title(tmp_path):
     """Then the rows are refused, because they have more cells than names, and their texts are not divided."""
     content = "text,label\n" + "".join(f"{text}, as ever, {label}\n" for text, label in TICKETS)
