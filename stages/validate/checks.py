@@ -348,7 +348,8 @@ _CHECKS = (
         title="No text of validation or test is in an earlier split.",
         hint=(
             "Remove these rows from the earlier split, or split the source again by text. Trained rows"
-            " measure memorization."
+            " measure memorization; by time (data.split.by_time), texts that come again are how the future"
+            " is, and the report has the metric with and without them."
         ),
     ),
     Check(

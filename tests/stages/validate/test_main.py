@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.validate.__main__ import main
+from tests.params import change_params
 from tests.stages.validate.data import Data, good_data
 from tuneline.core.stage import run_stage
 from tuneline.core.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
@@ -112,6 +113,15 @@ def test_bad_data_exits_with_78_after_writing_the_report(leaking_project, capsys
     assert "leakage, validation: 60 of 60 rows (100 %); allowed: at most 2 %, or 1 row." in output.err
     assert "reports/checks/index.html" in output.err
     assert "warning: control_characters, train: 1 of 200 rows" in output.out
+
+
+def test_leaks_are_a_warning_where_rows_are_divided_by_time(leaking_project, capsys):
+    change_params(leaking_project, {"data.split": {"by_time": "day"}})
+    main()
+    assert "warning: leakage, validation: 60 of 60 rows" in capsys.readouterr().out
+    change_params(leaking_project, {"validate.severity": {"leakage": "error"}})
+    with pytest.raises(GateError):
+        main()
 
 
 def test_terminal_names_the_command_that_leaves_the_rows_out(leaking):

@@ -144,8 +144,19 @@ class RunFacts:
         return bool(division.get("by"))
 
     @property
+    def is_by_time(self) -> bool:
+        """True if the data is divided by time: texts of train come again in test, as they do in use."""
+        division = self.params.get("data.split") or {}
+        return bool(division.get("by_time"))
+
+    @property
     def leaked_share(self) -> float:
-        """Share of the rows that repeat or resemble a row of an earlier split."""
+        """Share of the rows that a model may know by heart, and would not meet in use.
+
+        They repeat or resemble a row of an earlier split; by time, none counts.
+        """
+        if self.is_by_time:
+            return 0.0
         return self.evaluated.get(LEAKED_ROWS, 0.0) / max(self.rows, 1)
 
     @property

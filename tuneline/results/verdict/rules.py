@@ -545,6 +545,8 @@ def leaks(run: RunFacts, metric: Metric) -> Finding | None:
     if as_shown(every) <= as_shown(high):
         return Finding("leaks", "note", sentence)
     sentence += f" Of all rows it is higher: {every:.3f}."
+    if run.is_by_time:
+        return Finding("leaks", "note", sentence, "By time, such rows are there when the model is used, too.")
     advice = "Trust the metric without them; docs/data-checks.md says how to leave them out."
     return Finding("leaks", "warning", sentence, advice)
 

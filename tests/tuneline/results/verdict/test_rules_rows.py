@@ -67,6 +67,14 @@ def test_model_is_not_good_on_rows_that_training_has_seen(changes, accuracy):
     assert "data.split.by" in findings[0].advice
 
 
+def test_rows_that_come_again_count_where_rows_are_divided_by_time():
+    by_time = {"data.split": {"by_time": "day"}}
+    good, leaks = judge_run(RunFacts(LEAKED, params=by_time))
+    assert (good.code, good.severity) == ("good", "good")
+    assert (leaks.code, leaks.severity) == ("leaks", "note")
+    assert "without such rows: 0.450" in leaks.sentence
+
+
 LEAKS = {
     "accuracy": 0.823,
     "accuracy_low": 0.8,
