@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
@@ -135,6 +136,10 @@ def test_fault_of_the_service_is_in_the_log_with_the_address_of_its_client(pairs
 
     monkeypatch.setattr(TextClassifier, "predictions", predictions)
     assert pairs.post("/predict", {"inputs": PAIR}).status_code == 500
+    until = time.monotonic() + 10
+    while not caplog.records:  # written after the answer
+        assert time.monotonic() < until
+        time.sleep(0.01)
     (record,) = caplog.records
     assert record.message.startswith("127.0.0.1:")
     assert record.exc_info[0] is RuntimeError
