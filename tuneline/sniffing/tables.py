@@ -97,8 +97,7 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
 
 
 def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float]:
-    """Return how well a layout fits lines: how even its records are, the first one too, and how regular its
-    quotes.
+    """Return how well a layout fits lines: how even its records are, the first one too, and its quotes.
 
     Evenness is the fraction of records with the most common number of cells, 0 where that is 1. Below the
     header of a table with semicolons, each row may have one comma: the first record decides. A file with

@@ -39,9 +39,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
         typer.Option("--json", metavar="FILE", help="Write the metrics, as in metrics/evaluate.json"),
     ] = None,
     max_bad_share: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Fraction of the rows that may be bad or unlabelled"),
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Fraction of the rows that may be bad or unlabelled; default: as in training"
+        ),
+    ] = None,
     encoding: Annotated[
         str | None, typer.Option(metavar="NAME", help="Such as cp1252; default: UTF-8 or UTF-16")
     ] = None,
@@ -70,6 +72,8 @@ def command(  # noqa: PLR0917 - typer calls it by name
     with found_model(model, precision) as chosen:
         # The file is read with the model at hand: columns and classes are the model's
         names = text_columns(text, chosen.classifier.text_columns)
+        if max_bad_share is None:
+            max_bad_share = float(chosen.params.get("data.max_bad_share", params.data.max_bad_share))
         policy = BadRowPolicy(max_bad_share, BAD_ROW_OPTION)
         label_column = label or str(chosen.params.get("data.label_column", params.data.label_column))
         with refusing():

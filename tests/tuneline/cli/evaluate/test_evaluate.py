@@ -190,6 +190,8 @@ def test_file_that_cannot_be_evaluated_is_refused_with_row_and_column(change, op
         assert re.search("49 rows, .*1 left out", skipped.output)
         assert json.loads(Path("fresh.json").read_text())["rows"] == 49
         assert run("fresh.csv", "--max-bad-share", 0.01).exit_code == 65, "2 % are more than 1 %"
+        change_params(Path(), {"data.max_bad_share": 0.05})
+        assert run("fresh.csv").exit_code == 0, "training has left such rows out"
 
 
 def test_labels_may_be_ids_and_columns_may_have_other_names(project):
