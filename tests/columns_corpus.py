@@ -161,10 +161,15 @@ def _tokens(generator: random.Random, rows: int) -> Columns:
     return {"sentence": numbers, "word": generator.choices(WORDS, k=rows), "y": tags}
 
 
-def _answers(generator: random.Random, rows: int) -> Columns:
-    columns: Columns = {"text": texts(generator, rows), "label": generator.choices(NAMES[:4], k=rows)}
-    columns["answer"] = generator.choices(("accept", "reject", "ignore"), (8, 2, 1), k=rows)
-    return columns
+def _marked(words: Sequence[str]) -> Kind:
+    """Labels with a column that says which of them stand: those with the first word."""
+
+    def columns(generator: random.Random, rows: int) -> Columns:
+        columns: Columns = {"text": texts(generator, rows), "label": generator.choices(NAMES[:4], k=rows)}
+        columns["answer"] = generator.choices(words, (8, 2, 1), k=rows)
+        return columns
+
+    return Kind(columns, Expected(label=("label",), doubt_only=True), dirt="access")
 
 
 def _sparse(generator: random.Random, rows: int) -> Columns:
@@ -425,7 +430,8 @@ KINDS: Mapping[str, Kind] = {
     "three numbers": tuples("{}|{}|{}"),
     "lists of two numbers": tuples("[{}, {}]", 6),
     "tokens with tags": Kind(_tokens, Expected(doubt_only=True)),
-    "answers of Prodigy": Kind(_answers, Expected(label=("label",), doubt_only=True), dirt="access"),
+    "answers of Prodigy": _marked(("accept", "reject", "ignore")),
+    "responses of Argilla": _marked(("submitted", "discarded", "pending")),
     "versions": classes((">=3.8", ">=3.9", ">=3.9,!=3.9.1", ">3.6, <4.0", ">=3.10", "~=3.11", ">3.7,<4")),
     "numbers with two decimals": numbers(lambda generator: f"{generator.uniform(0, 5):.2f}", ("4.27", 4.27)),
     "decimal commas": numbers(

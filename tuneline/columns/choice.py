@@ -25,8 +25,8 @@ LEAST_DISTINCT = 0.05
 """Smallest share of distinct values in a column of texts: questions are repeated, categories more often."""
 WORDS_OF_TOKEN = 2
 """Mean words of a column beside tags, up to which a row has one token: more are sentences with their tags."""
-ANSWERS, ACCEPTED = {"accept", "reject", "ignore"}, "accept"
-"""What Prodigy notes about the label of each row."""
+ANSWERS = {"accept": {"reject", "ignore"}, "submitted": {"discarded", "draft", "pending"}}
+"""What Prodigy and Argilla note of a label that stands, and of others."""
 MOST_ASKED = 4
 BY_USER = "named by you"
 NOTHING_SAID = UserChoices()
@@ -116,12 +116,14 @@ def _refuse_tokens(columns: Mapping[str, Column], choices: UserChoices) -> None:
 
 
 def _refuse_rejected(column: Column) -> None:
-    """Refuse labels that nobody stands for: those that Prodigy's users rejected or ignored."""
-    rejected = column.counted - column.values[ACCEPTED]
-    if column.filled and rejected and set(column.values) <= ANSWERS:
-        jq = f"""jq -c 'select(."{column.name}" == "{ACCEPTED}")' FILE > accepted.jsonl"""
+    """Refuse labels that nobody stands for: those that an annotator rejected, ignored or discarded."""
+    for accepted, others in ANSWERS.items():
+        rejected = column.counted - column.values[accepted]
+        if not (column.filled and rejected and set(column.values) <= {accepted, *others}):
+            continue
+        jq = f"""jq -c 'select(."{column.name}" == "{accepted}")' FILE > accepted.jsonl"""
         raise DataError(
-            f"Column {column.name!r}: {rejected:,} of {column.rows:,} labels were rejected or ignored.",
+            f"Column {column.name!r}: {rejected:,} of {column.rows:,} labels are not marked {accepted!r}.",
             f"Keep the others: {jq}. If the column says something else, leave it out of the file.",
         )
 

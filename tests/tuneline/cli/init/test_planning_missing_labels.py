@@ -92,7 +92,7 @@ def test_rejected_labels_are_not_learnt(project):
     path = write_jsonl(project, ["label", "answer"], [cycle("a", "b", "c"), answers])
     done = init(path, "--label", "label", "--task", "classification", "--yes")
     assert done.exit_code == 1
-    assert "30 of 60 labels were rejected or ignored" in done.output
+    assert "30 of 60 labels are not marked 'accept'" in done.output
     kept = [line for line in path.read_text().splitlines() if json.loads(line)["answer"] == "accept"]
     path.write_text("\n".join(kept))
     assert learnt(path)[:2] == (("a", "b", "c"), 30)
