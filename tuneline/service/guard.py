@@ -21,8 +21,9 @@ PAGE_FILES = {
     "/page.css": ("tuneline.service", "page.css", "text/css"),
     "/page.js": ("tuneline.service", "page.js", "text/javascript"),
     "/style.css": ("tuneline.reports", "style.css", "text/css"),
+    "/openapi.json": ("tuneline.service", "openapi.json", "application/json"),
 }
-"""Package, file in its templates, and media type of what the page is made of.
+"""Package, file in its templates, and media type of what the page is made of, and of the description.
 
 It is read without a token, because a browser sends none for a page and its files.
 """

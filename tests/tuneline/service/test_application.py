@@ -15,6 +15,8 @@ from tests.service import running_service
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
 from tuneline.program.occlusion import word_effects
+from tuneline.service.application import application
+from tuneline.service.guard import PAGE_FILES
 from tuneline.service.requests import ServiceLimits
 
 PAIR = ["the parcel", "is late again, my refund was fine"]
@@ -143,6 +145,18 @@ def test_fault_of_the_service_is_in_the_log_with_the_address_of_its_client(pairs
     (record,) = caplog.records
     assert record.message.startswith("127.0.0.1:")
     assert record.exc_info[0] is RuntimeError
+
+
+def test_description_has_the_paths_and_the_fields_of_a_prediction(pairs):
+    description = pairs.client.get("/openapi.json").json()
+    described = {(path, way.upper()) for path, ways in description["paths"].items() for way in ways}
+    served = set()
+    for route in application(pairs.service).app.routes:
+        served |= {(route.path, way) for way in route.methods - {"HEAD"}}
+    files = {(path, "GET") for path in PAGE_FILES}
+    assert described - {(path, "PARAMETERS") for path, _ in described} == served - files
+    prediction = pairs.post("/v1/predictions", {"rows": [PAIR]}).json()["predictions"][0]
+    assert set(description["components"]["schemas"]["Prediction"]["properties"]) == set(prediction)
 
 
 def test_compressed_body_is_refused(pairs):
