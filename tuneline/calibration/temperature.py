@@ -81,11 +81,11 @@ def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] |
 
     # one of each label with enough rows
     temperatures = np.full(task.outputs, shared)
+    surplus = _surplus(independent)
     with_label = has_label.sum(axis=0)
     without_label = len(rows) - with_label
     for label in np.flatnonzero(np.minimum(with_label, without_label) >= FEWEST_OF_LABEL):
         of_label = _two_classes(logits[:, label])
-        surplus = _surplus(independent)
         temperatures[label] = _chosen_temperature(of_label, has_label[:, label], folds, surplus, shared)
     return replace(task, temperatures=tuple(temperatures.tolist()))
 
