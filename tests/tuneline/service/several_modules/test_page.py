@@ -171,9 +171,9 @@ def test_files_of_the_page_need_no_token_and_what_they_ask_does(single, path):
     with running_service(single, token=SECRET) as service:
         answer = service.client.get(path)
         assert answer.status_code == 200
-        assert answer.headers["content-type"] == f"{PAGE_FILES[path][2]}; charset=utf-8"
+        assert answer.headers["content-type"].partition(";")[0] == PAGE_FILES[path][2]
         assert "script-src 'self'" in answer.headers["content-security-policy"]
-        assert "http" not in answer.text.replace("http-equiv", "")
+        assert "://" not in answer.text  # of no other site
         assert service.post(path, {"inputs": "late"}).status_code == 401
         for asked in ("/v1/predictions", "/v1/why"):
             assert service.post(asked, {}).status_code == 401
