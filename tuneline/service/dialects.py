@@ -151,26 +151,6 @@ def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
 # The Open Inference Protocol.
 
 
-def asked_outputs(body: Any, model: TextClassifier) -> list[str]:
-    """Return the names of the outputs that a request asks for, by default of all.
-
-    Raises:
-        RequestError: The model has no such output, or not in such a form.
-    """
-    names = [tensor["name"] for tensor in _outputs(model.task, [])]
-    outputs = body.get("outputs") or []
-    if not isinstance(outputs, list):
-        raise RequestError(400, "outputs is a list of objects with a name.")
-    asked = []
-    for output in outputs:
-        if not isinstance(output, Mapping) or output.get("name") not in names:
-            raise RequestError(400, f"The outputs of this model are {', '.join(map(repr, names))}.")
-        refuse_unread(output, ("name", "parameters"), "outputs: ")
-        _refuse_parameters(output)
-        asked.append(str(output["name"]))
-    return asked or names
-
-
 def _refuse_parameters(asked: Mapping[str, Any]) -> None:
     """Refuse the parameters of a request or tensor, unless they ask for what is done anyway."""
     parameters = asked.get("parameters") or {}
@@ -192,7 +172,7 @@ def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits)
         raise RequestError(400, "The body has inputs: a list of objects with name, shape, datatype and data.")
     if not isinstance(body.get("id"), str | None):
         raise RequestError(400, "id is a text.")
-    refuse_unread(body, ("inputs", "outputs", "id", "parameters"))
+    refuse_unread(body, ("inputs", "id", "parameters"))
     _refuse_parameters(body)
     texts: dict[str, list[Any]] = {}
     for tensor in inputs:
@@ -212,7 +192,6 @@ def read_open_inference(body: Any, model: TextClassifier, limits: ServiceLimits)
         raise RequestError(422, f"The inputs of this model are {', '.join(map(repr, columns))}.")
     if len({len(values) for values in texts.values()}) > 1:
         raise RequestError(422, "The inputs have different numbers of texts.")
-    asked_outputs(body, model)
     return texts_of_request(list(zip(*(texts[column] for column in columns), strict=True)), columns, limits)
 
 
@@ -235,12 +214,11 @@ def _values(tensor: Mapping[str, Any]) -> list[Any]:
 def open_inference_answer(
     name: str, body: Mapping[str, Any], model: TextClassifier, predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Return the answer to a request, with the outputs that it asks for."""
+    """Return the answer to a request."""
     answer: dict[str, Any] = {"model_name": name, "model_version": model.version}
     if body.get("id") is not None:
         answer["id"] = body["id"]
-    tensors = {tensor["name"]: tensor for tensor in _outputs(model.task, predictions)}
-    answer["outputs"] = [tensors[output] for output in asked_outputs(body, model)]
+    answer["outputs"] = _outputs(model.task, predictions)
     return answer
 
 

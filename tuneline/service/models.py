@@ -135,7 +135,6 @@ class ServedModel:
         """Load the model; a ``StageError`` says why it cannot be used."""
         self._source = source
         self._state = source.state()
-        self._refused = ""
         self.current = source.load()
 
     async def follow(self, seconds: float, woken: asyncio.Event) -> None:
@@ -151,18 +150,14 @@ class ServedModel:
         try:
             state = await asyncio.to_thread(self._source.state)
             if state == self._state:
-                self._refused = ""
                 return
             model = await asyncio.to_thread(self._source.load)
             if contract(model) != contract(self.current):
                 problem = f"version {model.version} has other text columns, labels or outputs."
                 raise StageError(problem, "Start the service anew to serve it.")
         except Exception as error:  # whatever is in the source now, the model before answers on
-            if str(error) != self._refused:
-                LOG.info("version %s answers on: %s", self.current.version, error)
-            self._refused = str(error)
+            LOG.warning("version %s answers on: %s", self.current.version, error)
             return
         LOG.info("version %s answers from now on, instead of %s", model.version, self.current.version)
         self._state = state
-        self._refused = ""
         self.current = model

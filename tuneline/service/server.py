@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tuneline.runtime.errors import StageError
 from tuneline.service.application import Service, ServiceSettings, application
-from tuneline.service.log import LOG, address_of, start_log
+from tuneline.service.log import LOG, start_log
 
 GRACE = 30
 """Seconds that accepted requests have to end."""
@@ -48,31 +48,26 @@ class BoundedConnection(H11Protocol):
 
     is_ended = False
     """True if the client sends no more."""
-    since = 0.0
-    """Time of the loop at which it was accepted."""
 
     def is_answering(self) -> bool:
         """Return True if there is a whole request without its answer."""
         cycle = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
-    def can_close(self) -> bool:
-        """Return True if no whole request is lost with the connection."""
-        return not self.is_answering() and not self.transport.is_closing()
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; of too many, close the oldest whose request has not arrived."""
+        """Accept a connection; with too many, close all others whose request has not arrived."""
         super().connection_made(transport)
-        self.since = self.loop.time()
         if len(self.connections) <= min(CONNECTIONS, _files() // 2):
             return
-        closed = self
+        LOG.warning("%d connections: those without a whole request are closed", len(self.connections))
+        waiting = []
         for connection in self.connections:
-            if isinstance(connection, BoundedConnection) and connection.can_close():
-                closed = min(closed, connection, key=lambda each: each.since)
-        address = address_of({"client": closed.client})
-        LOG.warning("%s: closed, because there are %d connections", address, len(self.connections))
-        closed.transport.abort()
+            if isinstance(connection, BoundedConnection) and not connection.is_answering():
+                waiting.append(connection)
+        if len(waiting) > 1:
+            waiting.remove(self)
+        for connection in waiting:
+            connection.transport.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Keep a connection until its requests are answered."""
@@ -84,11 +79,6 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
         if self.is_ended and not self.is_answering():
             self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
-        LOG.warning("%s: %s", address_of({"client": self.client}), msg)
-        super().send_400_response(msg)
 
 
 class InterruptedServer(uvicorn.Server):

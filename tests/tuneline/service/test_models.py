@@ -143,7 +143,6 @@ def test_damaged_model_is_refused_and_the_old_one_answers_on(folder, text_folder
         else:
             (folder / EXPORT_RECORD).write_text("{")
         service.wait_for(service.service.model.look())
-        service.wait_for(service.service.model.look())
         after = service.post("/predict", {"inputs": PAIR})
     assert before.json() == after.json()
     assert before.headers["tuneline-version"] == after.headers["tuneline-version"]

@@ -54,14 +54,12 @@ def test_log_has_no_text_of_a_request(pair_folder):
     for body in ({"inputs": ["secret words", 7]}, {"inputs": ["secret words", "b"]}, {"secret words": 1}):
         httpx.post(f"{address}/predict", json=body)
     httpx.get(f"{address}/secret")
-    for _ in range(20):
-        with connected(address) as client:
-            client.sendall(b"secret\r\n\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.1 400")
+    with connected(address) as client:
+        client.sendall(b"secret\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
     process.terminate()
     log = process.communicate(timeout=60)[1]
     assert "secret" not in log
-    assert len(re.findall(r"(?m)^\d{4}-\d\d-\d\dT\S+ serve: 127\.0\.0\.1:\d+: Invalid HTTP", log)) == 1
 
 
 def connected(address):
@@ -96,7 +94,8 @@ def test_unfinished_requests_leave_room_for_others(pair_folder):
     for client in clients:
         client.close()
     process.terminate()
-    assert len(process.communicate(timeout=60)[1].splitlines()) < 5
+    log = process.communicate(timeout=60)[1]
+    assert len(re.findall(r"(?m)^\d{4}-\d\d-\d\dT\S+ serve: \d+ connections", log)) == 1, log
 
 
 @pytest.mark.parametrize(
