@@ -435,10 +435,10 @@ KINDS: Mapping[str, Kind] = {
     "versions": classes((">=3.8", ">=3.9", ">=3.9,!=3.9.1", ">3.6, <4.0", ">=3.10", "~=3.11", ">3.7,<4")),
     "numbers with two decimals": numbers(lambda generator: f"{generator.uniform(0, 5):.2f}", ("4.27", 4.27)),
     "decimal commas": numbers(
-        lambda generator: f"{generator.uniform(0, 5):.2f}".replace(".", ","), ("4,27", 4.27)
+        lambda generator: f"{generator.uniform(0, 5):.2f}".replace(".", ","), ("4,27", 4.27), doubt_only=True
     ),
     "one decimal": numbers(
-        lambda generator: f"{generator.uniform(0, 9):.1f}".replace(".", ","), ("4,2", 4.2)
+        lambda generator: f"{generator.uniform(0, 9):.1f}".replace(".", ","), ("4,2", 4.2), doubt_only=True
     ),
     "thousands": numbers(_money, ("1,234", 1234.0)),
     "thousands with points": numbers(

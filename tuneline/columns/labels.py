@@ -211,7 +211,7 @@ def column_readings(column: Column, choices: UserChoices) -> list[LabelReading]:
     if choices.separator is not None:
         return [separated_by(column, choices.separator)]
     classes = _classes(column)
-    numbers = number_readings(column, choices.decimal)
+    numbers = number_readings(column)
     if choices.task == "classification":
         return classes or _of_many_classes(column, named=bool(choices.label))
     if choices.task == "regression":

@@ -1,6 +1,6 @@
-"""Columns of numbers: a point or a comma before the decimals, and what is written where a number is missing.
+"""Columns of numbers, and what is written where a number is missing.
 
-A comma before three digits can be either, so it is asked about; numbers with thousands or units are refused.
+Numbers with decimal commas, thousands or units are refused.
 """
 
 import re
@@ -15,41 +15,41 @@ from tuneline.readers.label_values import MINUS
 from tuneline.runtime.wording import listed
 
 SIGN = rf"[+\-{MINUS}]?"
-NUMBERS = {
-    ".": re.compile(rf"{SIGN}(?!0\d)(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"),
-    ",": re.compile(rf"{SIGN}(?!0\d)(?:\d+,?\d*|,\d+)"),
-}
-"""Numbers by the mark before decimals. Those with leading zeros are codes."""
-GROUPED = re.compile(rf"{SIGN}[1-9]\d{{0,2}}(?:[.,]\d{{3}})+")
+PLAIN_NUMBER = re.compile(rf"{SIGN}(?!0\d)(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+"""Numbers with leading zeros are codes."""
+GROUPED = re.compile(rf"{SIGN}[1-9]\d{{0,2}}(?:\.\d{{3}})+")
 """A number that can have thousands."""
+DECIMAL_COMMA = re.compile(rf"{SIGN}(?!0\d)(?:\d+,?\d*|,\d+)")
+"""A number that can have a decimal comma."""
 VERSION = r"\d+\.(?!\d{3}\.)\d+\.\d"
 WRITTEN = re.compile(
     rf"(?!{VERSION})(?:[$€£¥~]|[A-Za-z]{{2,4}}\s)?{SIGN}[$€£¥]?\s?(?!0\d)"
     r"\d[\d.,' \u00a0\u202f]*\s?[^\d.,;|/\s-]{0,12}"
 )
-"""A number with a unit or with marks between thousands; no version such as 2.0.1."""
+"""A number with a unit, a comma, or marks between thousands; no version such as 2.0.1."""
 MOST_INTEGER_CLASSES = 20
 """Distinct whole numbers; more are rather numbers to predict."""
 RARE = 0.08
-"""Share of the numbers with a mark that cannot be between thousands, up to which these are mistakes."""
-WRITE_PLAIN = "Write plain numbers, without a unit and without marks between thousands: 1234.5"
+"""Share of the numbers whose point cannot be between thousands, up to which these are mistakes."""
+WRITE_PLAIN = (
+    "Write plain numbers, with a point before decimals, without a unit or marks between thousands: 1234.5,"
+    " and 2.000 beside 1.234"
+)
 
 
-def decimal_mark(column: Column) -> str | None:
-    """Return the mark before the decimals of a column of numbers; ``None`` if it does not have numbers."""
-    least = LEAST_FIT * (column.counted - _missing(column).total())
-    fits = {mark: numbers_of(column, mark).total() for mark in NUMBERS}
-    mark = max(fits, key=lambda mark: fits[mark])
-    return mark if fits[mark] >= max(least, 2) else None
-
-
-def numbers_of(column: Column, mark: str) -> Counter[str]:
-    """Return the number of cells by value, of those that are numbers with this mark before decimals."""
+def numbers_of(column: Column) -> Counter[str]:
+    """Return the number of cells by value, of those that are plain numbers."""
     numbers: Counter[str] = Counter()
     for text, cells in column.values.items():
-        if NUMBERS[mark].fullmatch(text):
+        if PLAIN_NUMBER.fullmatch(text):
             numbers[text] = cells
     return numbers
+
+
+def nearly_all(column: Column, form: re.Pattern[str]) -> bool:
+    """Return True if nearly all cells that say something have this form."""
+    fitting = sum(cells for text, cells in column.values.items() if form.fullmatch(text))
+    return fitting >= LEAST_FIT * (column.counted - _missing(column).total())
 
 
 def _missing(column: Column) -> Counter[str]:
@@ -81,63 +81,48 @@ def written_as_names(texts: Collection[str]) -> bool:
     return is_varied and (has_zeros or has_equal)
 
 
-def number_readings(column: Column, named_mark: str | None = None) -> list[LabelReading]:
-    """Return how the column is a label of numbers: at most one reading.
-
-    A mark that the user named is before decimals.
-    """
-    mark = decimal_mark(column)
+def number_readings(column: Column) -> list[LabelReading]:
+    """Return how the column is a label of numbers: at most one reading."""
     missing = _missing(column)
-    if mark is None:
-        written = sum(cells for text, cells in column.values.items() if WRITTEN.fullmatch(text))
-        if len(column.values) < 2 or written < LEAST_FIT * (column.counted - missing.total()):
+    numbers = numbers_of(column)
+    if numbers.total() < max(LEAST_FIT * (column.counted - missing.total()), 2):
+        if len(column.values) < 2 or not nearly_all(column, WRITTEN):
             return []
-        return [_reading(column, PLAIN, "numbers with units or thousands", refused=WRITE_PLAIN)]
+        return [_reading(column, PLAIN, "numbers with commas, units or thousands", refused=WRITE_PLAIN)]
 
-    numbers = numbers_of(column, mark)
-    values = {float(text.replace(MINUS, "-").replace(mark, ".")) for text in numbers}
+    values = {float(text.replace(MINUS, "-")) for text in numbers}
     if len(values) < 2:
         return []
     rank = IF_NAMED
     doubt = ""
-    if mark == "." and written_as_names(numbers):
+    if written_as_names(numbers):
         examples = listed(sorted(numbers, key=len, reverse=True)[:3])
         doubt = f"numbers such as {examples} can be codes, sections or versions, and names then"
     if doubt or not all(map(float.is_integer, values)):
         rank = PLAIN
     elif len(values) > MOST_INTEGER_CLASSES:
         rank = WEAK
-    words = f"numbers from {min(values):g} to {max(values):g}"
-    if mark == ",":
-        words += ", with decimal commas"
-    words += missing_where(missing)
+    words = f"numbers from {min(values):g} to {max(values):g}{missing_where(missing)}"
     others = Counter(column.values) - missing - numbers
-    refused = ""
-    if mark != named_mark and not _is_decimal(numbers, mark):
-        refused = f"{WRITE_PLAIN}; or say what is before the decimals: --decimal {mark}"
-    reading = _reading(column, rank, words, refused)
-    covered = numbers.total() / max(column.counted, 1) * column.coverage
+    reading = _reading(column, rank, words, refused="" if _is_decimal(numbers) else WRITE_PLAIN)
     return [
         replace(
             reading,
-            decimal=mark,
-            coverage=covered,
+            coverage=numbers.total() / max(column.counted, 1) * column.coverage,
             exceptions=tuple(dict(others.most_common(3))),
             doubt=doubt,
         )
     ]
 
 
-def _is_decimal(numbers: Counter[str], mark: str) -> bool:
-    """Return False if the mark can be between thousands: before three digits, where small numbers have none.
+def _is_decimal(numbers: Counter[str]) -> bool:
+    """Return False if the point can be between thousands: before three digits, where small numbers have none.
 
     Three digits behind a point in every cell are decimals.
     """
-    marked = {text: cells for text, cells in numbers.items() if mark in text}
+    marked = {text: cells for text, cells in numbers.items() if "." in text}
     grouped = sum(cells for text, cells in marked.items() if GROUPED.fullmatch(text))
-    if not marked or grouped < (1 - RARE) * sum(marked.values()):
-        return True
-    return mark == "." and len(marked) == len(numbers)
+    return grouped < (1 - RARE) * sum(marked.values()) or len(marked) in (0, len(numbers))
 
 
 def _reading(column: Column, rank: int, trains: str, refused: str) -> LabelReading:

@@ -34,7 +34,6 @@ class LabelReading:
         rank: How plain it is.
         trains: What would be trained, in words.
         sets: How several labels per row are written; ``None`` for one label.
-        decimal: Character before the decimals of numbers.
         coverage: Share of the rows that have a label.
         is_clear: True if the values leave no other way to read the column.
         exceptions: Cells that do not fit.
@@ -49,7 +48,6 @@ class LabelReading:
     rank: int
     trains: str
     sets: LabelSetsParams | None = None
-    decimal: str = "."
     coverage: float = 1.0
     is_clear: bool = False
     exceptions: tuple[str, ...] = ()
@@ -70,8 +68,6 @@ class LabelReading:
         choices: dict[str, Any] = {"label": self.columns, "task": self.task}
         if self.sets is not None and self.sets.separator is not None:
             choices = {"label": self.columns, "separator": self.sets.separator}
-        elif self.task == "regression":
-            choices["decimal"] = self.decimal
         return ReadingAnswer(self.trains, choices)
 
 
@@ -100,7 +96,6 @@ class UserChoices:
         command: The command with its files, to which an answer is added.
         label: The label column, or several columns that have the labels.
         separator: What separates the labels of a row.
-        decimal: The character before the decimals of a label.
     """
 
     command: str = "tuneline init"
@@ -108,18 +103,13 @@ class UserChoices:
     label: tuple[str, ...] = ()
     task: TaskKind | None = None
     separator: str | None = None
-    decimal: str | None = None
     by: str | None = None
     by_time: str | None = None
     name: str | None = None
 
     def allow(self, reading: LabelReading) -> bool:
         """Return True if a reading is what the user said."""
-        if self.task is not None and reading.task != self.task:
-            return False
-        if self.decimal is None:
-            return True
-        return reading.task == "regression" and reading.decimal == self.decimal
+        return self.task in (None, reading.task)
 
     def confirm(self, reading: LabelReading) -> bool:
         """Return True if the user said where the label is, and how it is read: no doubt is left."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tuneline.analysis.missing_words import MISSING_WORDS, NO_NAMES
-from tuneline.columns.numbers import decimal_mark, missing_where
+from tuneline.columns.numbers import DECIMAL_COMMA, missing_where, nearly_all
 from tuneline.columns.profiles import NUMBER, Column
 from tuneline.columns.readings import IF_NAMED, KNOWN_NAME, LEAST_FIT, PLAIN, SET_TASK, WEAK, LabelReading
 from tuneline.params.data import LABELS_OF_COLUMNS, LabelSetsParams
@@ -276,7 +276,7 @@ def _can_separate(column: Column, parts: Parts) -> bool:
         return is_rich and parts.mixing >= RICH_MIXING
     if all(map(str.isdecimal, parts.labels)) and separator not in SEPARATORS_OF_NUMBERS:
         return False
-    if separator == decimal_mark(column):
+    if separator == "," and nearly_all(column, DECIMAL_COMMA):
         return parts.mixing >= CLEAR_MIXING and parts.several <= ALWAYS_TWO * parts.cells
     is_frequent = separator in STRONG_SEPARATORS or parts.several >= LEAST_SEVERAL * parts.cells
     return is_frequent and parts.mixing >= LEAST_MIXING and not all(map(_is_fraction, parts.labels))
@@ -288,7 +288,8 @@ def separated_by(column: Column, separator: str) -> LabelReading:
     has_sets = column.many or len(column.values) > len(parts.labels)
     has_combinations = has_sets and len(parts.combinations) >= LEAST_COMBINATIONS
     is_set = separator in STRONG_SEPARATORS or (has_combinations and separator != " ")
-    is_clear = is_set and parts.mixing >= CLEAR_MIXING and separator != decimal_mark(column)
+    can_be_decimals = separator == "," and nearly_all(column, DECIMAL_COMMA)
+    is_clear = is_set and parts.mixing >= CLEAR_MIXING and not can_be_decimals
     rank = PLAIN if parts.can_be_labels else IF_NAMED
     sets = LabelSetsParams(layout="separated", separator=separator)
     how = f", separated by {separator!r}"

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,18 +21,19 @@ if TYPE_CHECKING:
 
 BOM = "\ufeff"
 """Byte order mark. After the start of a file, it is where another file was appended."""
+SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?\s*')
+"""First line by which Excel is told the delimiter."""
 
 
 def split_records(layout: Layout, lines: Iterator[str], *, strict: bool = False) -> "Reader":
-    """Split lines into records, from the line after ``skip_lines``.
+    """Split lines into records, after the line by which Excel is told the delimiter.
 
     ``strict`` refuses text after a closing quote.
     """
     is_literal = layout.quoting == "literal"
     return csv.reader(
-        itertools.islice(lines, layout.skip_lines, None),
+        itertools.dropwhile(SEPARATOR_LINE.fullmatch, lines),
         delimiter=layout.delimiter,
-        quotechar=layout.quote,
         escapechar=None if is_literal else layout.escape,
         quoting=csv.QUOTE_NONE if is_literal else csv.QUOTE_MINIMAL,
         strict=strict,

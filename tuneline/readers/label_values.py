@@ -132,12 +132,8 @@ def _name(value: Any, declared: Sequence[str] | None, known: Collection[str]) ->
     return f"{name}.0" if f"{name}.0" in known else name
 
 
-def label_number(value: Any, decimal: str = ".") -> float | None:
+def label_number(value: Any) -> float | None:
     """Return a label as a number; ``None`` if it is missing, NaN, or a word for a missing number.
-
-    Args:
-        value: The label, as it is in the file.
-        decimal: The character before decimals.
 
     Raises:
         ValueProblemError: The label is not a number, does not fit 32 bits, or is a whole number that not even
@@ -148,15 +144,13 @@ def label_number(value: Any, decimal: str = ".") -> float | None:
         return None
     if isinstance(value, str):
         text = text.replace(MINUS, "-")
-        if decimal != ".":
-            text = text.replace(".", "_").replace(decimal, ".")
     try:
         # Python reads 1_000 and digits of other scripts, other programs do not.
         if "_" in text or not text.isascii() or not isinstance(value, str | int | float | Decimal):
             raise ValueError
         result = float(text)
     except ValueError:
-        hint = "Write it like 3.5 or 2e-5; for 3,5 set data.files.decimal. Classes: data.task classification."
+        hint = "Write it like 3.5 or 2e-5. For classes, set data.task to classification."
         raise _problem("the label is not a number", value, hint) from None
     if abs(result) > LARGEST:
         raise _problem("the label does not fit a 32-bit float", result, "Correct it, or leave the row out.")

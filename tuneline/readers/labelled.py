@@ -221,14 +221,12 @@ def _other(bad: BadValues, name: str, values: pa.Array | list[Any]) -> pa.Array:
     return bad.converted(name, values, group_name, pa.string())
 
 
-def _label_converter(
-    columns: LabelledColumns, file: str, declared: Sequence[str] | None, decimal: str
-) -> Convert:
+def _label_converter(columns: LabelledColumns, file: str, declared: Sequence[str] | None) -> Convert:
     """Return what converts a label of one column."""
     kind = staged_type(columns.task)
     known = frozenset(columns.task.class_names)
     if pa.types.is_floating(kind):
-        return partial(label_number, decimal=decimal)
+        return label_number
     if pa.types.is_string(kind):
         return partial(class_name, declared=declared, known=known)
     if columns.sets is None:
@@ -261,7 +259,6 @@ def labelled_batches(
     columns: LabelledColumns,
     bad: BadRows,
     declared: Sequence[str] | None = None,
-    decimal: str = ".",
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of values to texts and labels, of ``LabelledColumns.schema``.
 
@@ -270,7 +267,6 @@ def labelled_batches(
         columns: The columns to read.
         bad: Where rows that cannot be used are reported.
         declared: Class names by their ids, where labels are stored as ids.
-        decimal: Character before the decimals of numbers.
 
     Raises:
         DataError: A column cannot be used as text or label, or a row is bad and bad rows are an error; while
@@ -278,7 +274,7 @@ def labelled_batches(
     """
     convert = None
     if columns.sets is None or columns.sets.columns is None:
-        convert = _label_converter(columns, bad.name, declared, decimal)
+        convert = _label_converter(columns, bad.name, declared)
     kind = staged_type(columns.task)
     for batch in batches:
         # What the report about a bad row shows of it: its texts and its label.
@@ -315,6 +311,4 @@ def labelled_rows(table: FileTable, columns: LabelledColumns, bad: BadRows) -> I
         # Lists of Parquet need no other layout: flow ingest writes its batches so.
         columns = replace(columns, sets=LabelSetsParams(layout="lists"))
     used = columns.check(table.names(), table.name, table.hint)
-    yield from labelled_batches(
-        table.batches(used, bad), columns, bad, columns.declared(table), table.source.layout.decimal
-    )
+    yield from labelled_batches(table.batches(used, bad), columns, bad, columns.declared(table))

@@ -58,10 +58,7 @@ class Layout:
         delimiter: Character between two cells.
         quoting: ``standard``: quotes enclose cells. ``literal``: a quote is a character like any other.
         columns: Names for a file without a header line.
-        quote: The quote that encloses cells. It is doubled inside of one.
         escape: Character before a quote inside a cell, as MySQL writes it; ``None``: there is none.
-        skip_lines: Lines above the header, such as a title.
-        decimal: Character before the decimals of a number: a point or a comma.
     """
 
     format: Format
@@ -69,10 +66,7 @@ class Layout:
     delimiter: str = ","
     quoting: Literal["standard", "literal"] = "standard"
     columns: tuple[str, ...] | None = None
-    quote: str = '"'
     escape: str | None = None
-    skip_lines: int = 0
-    decimal: str = "."
 
     def described(self) -> str:
         """Return the format, and what is unusual."""

@@ -27,7 +27,14 @@ from tuneline.readers.text import (
 from tuneline.runtime.errors import DataError, UnreadableError
 from tuneline.runtime.terminal import say
 from tuneline.runtime.wording import listed
-from tuneline.sniffing.tables import CERTAIN, SNIFFED_RECORDS, first_records, fitting_layout, header_evidence
+from tuneline.sniffing.tables import (
+    CERTAIN,
+    SNIFFED_RECORDS,
+    first_records,
+    fitting_layout,
+    header_evidence,
+    is_title,
+)
 
 SAMPLE = 2**20
 """Characters from which delimiter, quotes and header are detected."""
@@ -161,7 +168,13 @@ def sniff(
     layout = replace(layout, format=table_format)
     source = replace(source, layout=layout)
     records = first_records(lines, layout)
-    first = tuple(next(filter(None, records)))
+    records = list(filter(None, records))
+    if is_title(records):
+        title = listed(filter(None, records[0]))
+        raise DataError(
+            f"{path}: the first line, {title}, is a title above the table.", "Remove what is above the table."
+        )
+    first = tuple(records[0])
     if header is not None:
         return Sniffed(source, first, header)
     evidence = header_evidence(records)

@@ -9,44 +9,33 @@ count each for what they are worth, and none of them alone decides against all o
 import csv
 import itertools
 import math
-import re
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuneline.readers.delimited import split_records
+from tuneline.readers.delimited import SEPARATOR_LINE, split_records
 from tuneline.readers.tables import Layout
 
 DELIMITERS = (",", "\t", ";", "|")
-APOSTROPHE, BACKSLASH = "'", "\\"
-SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?\s*')
-"""First line by which Excel is told the delimiter."""
+QUOTE, BACKSLASH = '"', "\\"
 SNIFFED_RECORDS = 1000
 """Records from which titles and the header are detected."""
 LONGEST_RECORD = 100
 """Lines of a record that the end of the sample may cut."""
-MOST_TITLES = 20
-"""Records above a table that can be titles."""
-LEAST_USED = 0.05
-"""Share of the rows that have a cell of a column, above which the column is used: the header names it."""
 LEAST_EVEN = 0.9
-"""Share of records with the usual number of cells, from which what follows a title is a table."""
+"""Share of records with one cell, and of tidy lines, from which quotes enclose whole records."""
 LONGEST_FIELD = 2**31 - 1
 """Characters. With the wrong layout, a field of the sample may run to its end."""
 
 
 def fitting_layout(lines: Sequence[str], usual: Layout) -> Layout:
     """Return the layout that splits the first lines of a file most evenly, ``usual`` for its format."""
-    skipped = 0
-    delimiter = None
     separator = SEPARATOR_LINE.fullmatch(lines[0])
-    if separator is not None:
-        skipped = 1
-        delimiter = separator[1]
-    table = lines[skipped:]
+    delimiter = separator and separator[1]
+    table = lines[1:] if separator else lines
     # ``max`` returns the first of equals: the usual one.
-    best = max(layouts(usual, delimiter, table), key=lambda layout: layout_fit(table, layout))
-    return replace(best, skip_lines=skipped + count_titles(table, best))
+    return max(layouts(usual, delimiter, table), key=lambda layout: layout_fit(table, layout))
 
 
 def first_records(lines: Sequence[str], layout: Layout) -> list[list[str]]:
@@ -58,7 +47,7 @@ def first_records(lines: Sequence[str], layout: Layout) -> list[list[str]]:
 def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[Layout]:
     """Return the layouts that a file may have, the usual ones first.
 
-    Other quotes and escapes than the usual ones come into question only where the lines have them.
+    Escapes come into question only where the lines have them.
 
     Args:
         usual: The usual layout of the format.
@@ -69,10 +58,6 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
     if delimiter is not None:
         delimiters = [delimiter]
     text = "".join(lines)
-    escapes: list[str | None] = [None]
-    if f'{BACKSLASH}"' in text or f"{BACKSLASH}'" in text:
-        escapes.append(BACKSLASH)
-
     likely = []
     unlikely = []
     for character in delimiters:
@@ -84,15 +69,9 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
         else:
             unlikely.append(literal)
         likely.append(replace(usual, delimiter=character, quoting="standard"))
-    for character in delimiters:
-        edge = re.escape(character)
-        quotes = ['"']
-        if re.search(rf"(^|{edge})'[^'\n]*'({edge}|$)", text, re.MULTILINE):
-            quotes.append(APOSTROPHE)
-        for quote in quotes:
-            for escape in escapes:
-                other = replace(usual, delimiter=character, quoting="standard", quote=quote, escape=escape)
-                likely.append(other)
+    if BACKSLASH + QUOTE in text:
+        for character in delimiters:
+            likely.append(replace(usual, delimiter=character, quoting="standard", escape=BACKSLASH))
     return likely + unlikely
 
 
@@ -108,7 +87,7 @@ def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float
     if not counts:
         return 0.0, False, 0.0
     width, agreeing = counts.most_common(1)[0]
-    quoted = replace(layout, quoting="standard", quote='"')
+    quoted = replace(layout, quoting="standard")
     if layout != quoted and is_one_column(lines, quoted):
         return 0.0, False, 0.0
     evenness = 0.0
@@ -135,7 +114,7 @@ def is_one_column(lines: Sequence[str], layout: Layout) -> bool:
 
 def tidiness(lines: Sequence[str], layout: Layout) -> float:
     """Return how regular the quotes are under a layout, from 0 to 1; 1 if there are none."""
-    quoted = [line for line in lines if layout.quote in line]
+    quoted = [line for line in lines if QUOTE in line]
     if not quoted:
         return 1.0
     if layout.quoting == "literal":
@@ -145,7 +124,7 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
         for line in quoted:
             for cell in map(str.strip, line.split(layout.delimiter)):
                 cells += 1
-                enclosed += len(cell) > 1 and cell[0] == cell[-1] == layout.quote
+                enclosed += len(cell) > 1 and cell[0] == cell[-1] == QUOTE
         return (cells - enclosed) / cells
 
     reader = split_records(layout, iter(lines), strict=True)
@@ -163,50 +142,13 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
                 untidy += max(taken, 1)
 
 
-def count_titles(lines: Sequence[str], layout: Layout) -> int:
-    """Return the number of lines above a table: almost empty records, such as a title, before even ones.
-
-    A title has text in its first cell, and in less than half of the columns that are used below, or is a
-    single cell; a header has a name for each of them, but for a first one.
-    """
-    reader = split_records(layout, iter(lines))
-    ends: list[int] = []  # number of the last line of each record
-    records: list[list[str]] = []
-    for record in itertools.islice(reader, SNIFFED_RECORDS):
-        records.append(record)
-        ends.append(reader.line_num)
-    widths = Counter(map(len, records))
-    del widths[0]  # empty lines
-    if not widths:
-        return 0
-
-    # the columns that are used below possible titles
-    width = widths.most_common(1)[0][0]
-    table = [record for record in records if len(record) == width]
-    rows = table[MOST_TITLES:] or table[-1:]
-    used = 0
-    for column in zip(*rows, strict=True):
-        cells = sum(bool(cell.strip()) for cell in column)
-        used += cells > LEAST_USED * len(rows)
-
-    for number, record in enumerate(records[: MOST_TITLES + 1]):
-        filled = [bool(cell.strip()) for cell in record]
-        if len(record) == width:
-            is_title = sum(filled) < used / 2 and (filled[0] or not any(filled))
-        else:
-            # More filled cells can be a header, of rows whose texts have delimiters.
-            is_title = sum(filled) <= 1
-        if is_title:
-            continue
-
-        # the first record of the table
-        if number == 0 or used <= 1:
-            return 0
-        below = [len(row) for row in records[number:] if row]
-        if below.count(width) < LEAST_EVEN * len(below):
-            return 0
-        return ends[number - 1]
-    return 0
+def is_title(records: Sequence[Sequence[str]]) -> bool:
+    """Return True if the first record is a title above the table: one cell, or few of those that are used."""
+    filled = []
+    for record in records:
+        filled.append(sum(map(bool, map(str.strip, record))))
+    usual = statistics.median(map(len, records))
+    return filled[0] < statistics.median(filled) / 2 or (filled[0] == 1 and len(records[0]) != usual)
 
 
 # Names that columns of texts and labels have in public data sets.

@@ -119,5 +119,5 @@ def test_optional_columns_may_be_missing_and_others_are_text(tmp_path):
     assert read(tmp_path / "in.csv", others=["id", "by"], optional=["tags", "by"])[0] == [None]
 
 
-def test_numbers_have_the_decimal_mark_of_the_file(tmp_path):
+def test_numbers_of_a_regression_are_read(tmp_path):
     assert read(write_json(tmp_path, ["1.5", 2, None]), task=Regression())[0] == [1.5, 2.0, None]

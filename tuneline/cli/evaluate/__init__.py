@@ -85,7 +85,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
                 policy,
                 encoding=encoding,
                 sets=chosen.label_sets,
-                decimal=chosen.params.get("data.files.decimal", params.data.files.decimal),
             )
         result = evaluate_file(params, chosen, rows)
 

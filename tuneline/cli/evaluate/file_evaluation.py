@@ -140,12 +140,11 @@ def read_labelled(
     *,
     encoding: str | None = None,
     sets: LabelSetsParams | None = None,
-    decimal: str = ".",
 ) -> LabelledFile:
     """Read a file, whose labels are class names of the task (or ids, if none is a name), or numbers.
 
     ``texts`` and ``label`` are columns; the encoding is detected by default. ``sets`` is how labels are
-    written that are sets of names, and ``decimal`` is before the decimals of numbers.
+    written that are sets of names.
 
     Raises:
         DataError: The file cannot be read, lacks a column, has no rows, or a bad row where these are an
@@ -154,7 +153,6 @@ def read_labelled(
     # columns
     columns = LabelledColumns(tuple(texts), label, task, policy=policy, sets=sets)
     source = sniffed_input(path, columns.names, encoding=encoding)
-    source = replace(source, layout=replace(source.layout, decimal=decimal))
 
     # rows
     bad = BadRows(str(path), source.unit, policy, printed=True)

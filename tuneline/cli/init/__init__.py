@@ -37,10 +37,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Between the labels of a row, such as ';'")
     ] = None,
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        typer.Option(help="Before the decimals of a number; the other mark groups thousands"),
-    ] = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +92,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         label=tuple(label or ()),
         task=task,
         separator=separator and separator.replace("\\n", "\n").replace("\\t", "\t"),
-        decimal=decimal,
         by=by,
         by_time=by_time,
         name=name,

@@ -82,7 +82,7 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
     if not train.rows:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide_columns(columns, choices)
-    layout = replace(train.source.layout, decimal=decision.reading.decimal)
+    layout = train.source.layout
 
     # copies of the files that have labels
     notes = text_notes(columns, decision)
