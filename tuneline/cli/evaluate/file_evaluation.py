@@ -263,11 +263,9 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         )
         metrics = evaluation.metrics | evaluation.worst_slice
 
-    # the rows of the file are counted by their texts, whatever the training data was divided by
-    known = {key: value for key, value in model.params.items() if key != "data.split"}
     positive = positive_class(task.names, task.decisions)
     training = {"head_is_frozen": int(model.record.head == "frozen")}
-    run = RunFacts(metrics, training, known, positive=positive)
+    run = RunFacts(metrics, training, model.params, positive=positive)
     title = f"{model.name} on {file.path.name}, {run.evidence}"
     if file.left_out:
         title += f", {file.left_out:,} left out"

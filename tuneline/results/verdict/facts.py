@@ -31,7 +31,6 @@ from tuneline.paths import (
     METRICS,
     PLOTS,
     PREDICTIONS,
-    TIMING,
 )
 from tuneline.repository.dvc import md5_of, read_lock
 from tuneline.words.titles import SIMPLE_MODEL_TITLES, positive_class, title_of
@@ -53,6 +52,8 @@ OVERFIT = 0.1
 """Least relative rise of the validation loss that is called overfitting."""
 
 
+UNIT = "independent rows"
+"""What intervals stand on: of copies, and of rows of a group, one counts."""
 DIGITS = 3
 """Digits of a metric behind the point, in all sentences: a difference that they do not show is none."""
 
@@ -66,7 +67,6 @@ class RunFacts:
         params: Parameters of the run, by dotted key.
         validation, losses: The curves in ``plots/training/``; empty if there are none.
         compared: Comparison of the exported models with this one; ``None`` if there is none.
-        seconds: Seconds that the stage ``train`` took; ``None`` if they are not known.
         sweep: The sweep that ``tuneline init`` wrote, if there is one.
         positive: The class that F1 of two classes is of; ``None`` if there are more, or it is not known.
         word_pieces: What the data check ``word_pieces`` found; empty if it passed.
@@ -78,7 +78,6 @@ class RunFacts:
     validation: CurveColumns = field(default_factory=dict)
     losses: CurveColumns = field(default_factory=dict)
     compared: ComparisonRecord | None = None
-    seconds: float | None = None
     sweep: Path | None = None
     positive: str | None = None
     word_pieces: str = ""
@@ -87,11 +86,6 @@ class RunFacts:
     def read(cls, root: Path, params: Mapping[str, Any]) -> Self:
         """Read metrics and curves of a project; what is missing or invalid is empty."""
         curves = root / PLOTS / "training"
-        timing = Metrics.read_if_valid(root / TIMING / "train.json")
-        seconds = None
-        if timing is not None:
-            seconds = timing.values.get("seconds")
-
         return cls(
             evaluated=read_evaluation(root),
             training=Metrics.read_values(root / METRICS / "train.json"),
@@ -99,7 +93,6 @@ class RunFacts:
             validation=read_curve(curves / "validation.tsv"),
             losses=read_curve(curves / "loss.tsv"),
             compared=read_comparison(root),
-            seconds=seconds,
             sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
             positive=read_positive(root / CLASSIFIER),
             word_pieces=read_word_pieces(root),
@@ -136,12 +129,6 @@ class RunFacts:
     def clusters(self) -> int:
         """Rows of the reported split that are independent; of copies, and of rows of a group, one counts."""
         return int(self.evaluated.get(INDEPENDENT_ROWS, self.rows))
-
-    @property
-    def is_grouped(self) -> bool:
-        """True if the data is divided by a column of groups."""
-        division = self.params.get("data.split") or {}
-        return bool(division.get("by"))
 
     @property
     def is_by_time(self) -> bool:
@@ -204,25 +191,11 @@ class RunFacts:
         return name, values
 
     @property
-    def thresholds(self) -> Mapping[str, Any]:
-        """``train.thresholds``, by key."""
-        return {"choose": "f1", **(self.params.get("train.thresholds") or {})}
-
-    @property
-    def unit(self) -> str:
-        """What independent rows are, in words."""
-        if self.clusters == self.rows:
-            return "rows"
-        if self.is_grouped:
-            return "groups"
-        return "distinct texts"
-
-    @property
     def evidence(self) -> str:
         """The number of rows, and of those that are independent, in words."""
         if self.clusters == self.rows:
             return f"{self.rows:,} rows"
-        return f"{self.rows:,} rows, {self.clusters:,} {self.unit}"
+        return f"{self.rows:,} rows, {self.clusters:,} of them independent"
 
     @property
     def longer(self) -> str:
@@ -310,6 +283,11 @@ class Comparison:
     def title(self) -> str:
         """Name of the simple model for people."""
         return SIMPLE_MODEL_TITLES[self.name]
+
+    @property
+    def verb(self) -> str:
+        """What the trained model is to a simple one that it does not beat."""
+        return "is worse than" if self.is_worse else "is not clearly better than"
 
     @property
     def beaten(self) -> bool:

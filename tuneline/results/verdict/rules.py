@@ -26,7 +26,7 @@ from tuneline.evaluation.keys import (
 from tuneline.metrics.table import Metric
 from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.paths import ONNX
-from tuneline.results.verdict.facts import OVERFIT, Comparison, RunFacts, as_shown, comparisons, unbeaten
+from tuneline.results.verdict.facts import UNIT, Comparison, RunFacts, as_shown, comparisons, unbeaten
 from tuneline.words.titles import PREDICTION_TERMS
 
 CLEAR_LOSS = 0.02
@@ -44,10 +44,6 @@ MOST_LEAKED = 0.5
 """Largest share of leaked rows with which the metric of all rows is judged."""
 FEWEST = 10
 """Fewest independent rows that are judged at all."""
-AS_GOOD = 0.03
-"""Largest fall of the validation metric after its best evaluation that few rows show by chance."""
-UNBALANCED = 0.8
-"""Majority accuracy from which class weights are worth a try."""
 CONFIDENT = 0.9
 """Confidence of an error from which its label may be the mistake.
 
@@ -55,12 +51,6 @@ It is one only if the model is right this often where it is as confident.
 """
 MOST_TIMES = 1.5
 """Times the labels of a row that a model may give, or fewer by the same factor."""
-HALVING_COST = 3.0
-"""Cost of the first sweep, in trainings.
-
-Of nine variants, all train a ninth of the steps, three a third, and one all of them.
-"""
-
 RUN = "dvc exp run --temp train -S"
 """Command that trains with another value."""
 TRY_BOTH = f"{RUN} model.head=auto"
@@ -68,6 +58,7 @@ REVIEW = "tuneline labels review"
 OTHER_CHECKPOINT = "tuneline init FILE --checkpoint NAME"
 EARLIER_MODEL = f"`dvc checkout {ONNX}` brings back the one of dvc.lock."
 LOOK = f"look at the labels ({REVIEW})"
+LOWER = "lower the thresholds of the labels (train.thresholds)"
 LANGUAGE = f"Fine-tune a checkpoint for the language of the texts, or a multilingual one ({OTHER_CHECKPOINT})"
 LARGER = f"fine-tune a larger checkpoint ({OTHER_CHECKPOINT})"
 
@@ -167,24 +158,13 @@ def _collapsed(run: RunFacts, metric: Metric) -> Finding:
         f" {majority:.3f})."
     )
 
-    remedy = _lower_thresholds(run)
-    lower = "with a lower learning rate"
-    rate = run.params.get("train.learning_rate")
-    if rate:
-        lower += f" (it was {rate:g})"
-    if remedy and run.evaluated.get(PREDICTED_CLASSES) == 0:
-        # No label at all can also mean that the probabilities are below the thresholds.
-        advice = f"First {remedy}: no probability is above a threshold."
+    if run.evaluated.get(PREDICTED_CLASSES) == 0:
+        advice = f"First {LOWER}: no probability is above a threshold."
     elif run.is_frozen:
         advice = _learn_more(run)
-    elif run.overfits:
-        advice = f"Train {lower}."
     else:
         # Both a rate that is too high and too few steps collapse a model.
-        advice = f"Train longer ({run.longer}) or {lower}."
-        is_unbalanced = run.evaluated.get("majority_accuracy", 0.0) > UNBALANCED
-        if is_unbalanced and not run.params.get("train.class_weights"):
-            advice += " Or try train.class_weights=balanced."
+        advice = f"Train longer ({run.longer}) or with a lower train.learning_rate."
     return Finding("one_prediction", "bad", sentence, advice)
 
 
@@ -212,7 +192,7 @@ def undecided(run: RunFacts, metric: Metric) -> Finding | None:
         "undecided_few",
         "bad",
         f"These rows cannot tell how good the model is: {run.evidence}, too few for an interval ({value}).",
-        f"Test on more {run.unit}.",
+        f"Test on more {UNIT}.",
     )
 
 
@@ -230,16 +210,8 @@ def _against_words(run: RunFacts, metric: Metric) -> Finding | None:
     better = [comparison for comparison in compared if not comparison.beaten]
     if better:
         best = better[0]
-        code = "not_above_simple_model"
-        verb = "is not clearly better than"
-        if best.is_worse:
-            code = "worse_than_simple_model"
-            verb = "is worse than"
-        sentence = f"The model {verb} {best.title}: {title} {best}."
-        if len(better) > 1:
-            others = " and ".join(comparison.title for comparison in better[1:])
-            sentence += f" Nor is it better than {others}."
-        return Finding(code, "bad", sentence, _instead(run, best))
+        sentence = f"The model {best.verb} {best.title}: {title} {best}."
+        return Finding("not_above_simple_model", "bad", sentence, _instead(run, best))
 
     if not compared:
         return None
@@ -262,19 +234,18 @@ def _against_frozen(run: RunFacts, metric: Metric, compared: Finding | None) -> 
     ``compared`` is the comparison with words: of a model that is no better than they are, only a better one
     is worth a word.
     """
-    findings = []
     is_good = compared is None or compared.severity == "good"
-    advice = f"Use the cheaper one ({RUN} model.head={FROZEN_MODEL}), or get more data."
     for comparison in unbeaten(run, metric):
-        rest = f"{comparison.title}, which is cheaper: {run.title_of(metric.name)} {comparison}."
-        if comparison.name == FROZEN_MODEL and comparison.is_worse:
-            findings.append(
-                Finding("worse_than_frozen", "warning", f"The model is worse than {rest}", advice)
-            )
-        elif comparison.name == FROZEN_MODEL and is_good:
-            sentence = f"The model is not clearly better than {rest}"
-            findings.append(Finding("not_above_frozen", "note", sentence, advice))
-    return findings
+        if comparison.name != FROZEN_MODEL or not (is_good or comparison.is_worse):
+            continue
+        sentence = (
+            f"The model {comparison.verb} {comparison.title}, which is cheaper:"
+            f" {run.title_of(metric.name)} {comparison}."
+        )
+        advice = f"Use the cheaper one ({RUN} model.head={FROZEN_MODEL}), or get more data."
+        severity: FindingSeverity = "warning" if comparison.is_worse else "note"
+        return [Finding("not_above_frozen", severity, sentence, advice)]
+    return []
 
 
 def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
@@ -294,13 +265,8 @@ def _not_above_uninformed(run: RunFacts, metric: Metric) -> Finding | None:
 
     for comparison in unbeaten(run, metric):
         if comparison.name == MAJORITY:
-            code = "not_above_majority"
-            above = "clearly above"
-            if comparison.is_worse:
-                code = "worse_than_majority"
-                above = "above"
-            sentence = f"{title} is not {above} {comparison.title}: {comparison}."
-            return Finding(code, "bad", sentence, _learn_more(run))
+            sentence = f"The model {comparison.verb} {comparison.title}: {title} {comparison}."
+            return Finding("not_above_majority", "bad", sentence, _learn_more(run))
     return None
 
 
@@ -322,17 +288,7 @@ def _instead(run: RunFacts, best: Comparison) -> str:
     """Return what to do about a simple model of words that is not beaten."""
     if best.model == 1:
         return "Nothing is left to gain on these rows: use the simpler model, or test on more rows."
-    if run.word_pieces:
-        return f"{LANGUAGE}, or use words alone."
-    if not run.is_fine_tuned:
-        return f"Fine-tune a pretrained checkpoint ({OTHER_CHECKPOINT}), get more data, or use words alone."
-
-    # A simple model that is clearly better is to be used; one that is as good is only the cheaper choice.
-    if best.is_worse:
-        return "Use the simpler model, or get more data."
-    if run.is_frozen and not run.has_tried_both:
-        return f"Fine-tune as well ({TRY_BOTH}), get more data, or use the simpler model."
-    return f"Get more data, {LARGER}, or use the simpler model."
+    return f"{_learn_more(run)} Or use words alone."
 
 
 def _unknown_language(run: RunFacts) -> Finding | None:
@@ -353,30 +309,23 @@ def _labels_per_row(run: RunFacts) -> Finding | None:
     """
     actual = run.evaluated.get(LABELS_PER_ROW, 0.0)
     predicted = run.evaluated.get(PREDICTED_LABELS_PER_ROW, 0.0)
-    choose = run.thresholds["choose"]
-    if predicted > MOST_TIMES * actual > 0 and choose != "recall":
-        code = "too_many_labels"
+    thresholds = run.params.get("train.thresholds") or {}
+    if thresholds.get("choose") in ("precision", "recall"):
+        return None
+    if predicted > MOST_TIMES * actual > 0:
         are = "wrong"
         measure = "precision"
-    elif predicted * MOST_TIMES < actual and choose != "precision":
-        code = "too_few_labels"
+    elif predicted * MOST_TIMES < actual:
         are = "missing"
         measure = "recall"
     else:
         return None
-
-    look = f"look at the labels with the lowest {measure} in the table by label"
-    if choose == "half":
-        advice = f"First choose the thresholds on validation (train.thresholds.choose=f1), then {look}."
-    elif choose == measure:
-        advice = f"Raise train.thresholds.target (it was {run.thresholds.get('target'):g}), and {look}."
-    else:
-        advice = (
-            f"Ask for {measure} (train.thresholds.choose={measure} train.thresholds.target=0.7), and {look}:"
-            " they need more rows, or are to be joined."
-        )
     sentence = f"A row gets {predicted:.2f} labels on average, and has {actual:.2f}: many are {are}."
-    return Finding(code, "bad", sentence, advice)
+    advice = (
+        f"Look at the labels with the lowest {measure} in the table by label: they need more rows, other"
+        " thresholds (train.thresholds), or are to be joined."
+    )
+    return Finding("labels_per_row", "bad", sentence, advice)
 
 
 def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
@@ -385,34 +334,18 @@ def _never_predicted(run: RunFacts, metric: Metric) -> Finding | None:
     if not never or _has_collapsed(run, metric):
         return None
 
-    remedy = _lower_thresholds(run)
-    if not remedy and not run.params.get("train.class_weights") and not run.is_frozen:
-        remedy = "try train.class_weights=balanced"
     prediction, classes = PREDICTION_TERMS[metric.kinds[0]]
     share = run.evaluated.get(MOST_PREDICTED, 0.0)
     advice = f"Get more rows of the {classes} without predictions, or join rare ones."
-    if remedy:
-        advice += f" Or {remedy}."
+    if "macro_f1" in run.evaluated:
+        advice += f" Or {LOWER}."
+    elif not run.params.get("train.class_weights"):
+        advice += " Or try train.class_weights=balanced."
     sentence = (
         f"{never} of {never + predicted} {classes} are never predicted; {share:.0%} of the rows get the same"
         f" {prediction}."
     )
     return Finding("never_predicted", "warning", sentence, advice)
-
-
-def _lower_thresholds(run: RunFacts) -> str | None:
-    """Return how rows can get more labels.
-
-    ``None`` where thresholds are chosen for that, or there are none.
-    """
-    if "macro_f1" not in run.evaluated:
-        return None
-    choose = run.thresholds["choose"]
-    if choose == "half":
-        return "choose the thresholds on validation (train.thresholds.choose=f1)"
-    if choose == "precision":
-        return f"ask for less precision (train.thresholds.target was {run.thresholds.get('target'):g})"
-    return None
 
 
 # --- the training
@@ -426,15 +359,11 @@ def _chosen_head(run: RunFacts, metric: Metric) -> Finding | None:
         return None
 
     chosen = "the fine-tuned one"
-    is_worse = tuned > frozen
     if run.is_frozen:
         chosen = "the linear one"
-        is_worse = frozen > tuned
     reason = ""
-    if is_worse and run.training.get("head_by_metric"):
+    if run.training.get("head_by_metric"):
         reason = "; its metric is clearly better"
-    elif is_worse:
-        reason = ", which is no clear difference"
     sentence = (
         f"Validation has chosen {chosen}: loss {frozen:.3f} with the linear model on the frozen checkpoint,"
         f" {tuned:.3f} with the fine-tuned one{reason}."
@@ -467,9 +396,6 @@ def _diverged(run: RunFacts) -> Finding | None:
         means.append(fmean(losses[start : start + size]))
     if means[-1] <= means[0] * (1 - CLEAR_LOSS):
         return None
-    if means[-1] > min(means) * (1 + OVERFIT):
-        sentence = f"The training loss rises: from {min(means):.3f} to {means[-1]:.3f} at the end."
-        return Finding("loss_rises", "bad", sentence, advice)
     sentence = f"The training loss does not fall: {means[0]:.3f} at first, {means[-1]:.3f} at the end."
     return Finding("loss_does_not_fall", "warning", sentence, advice)
 
@@ -498,24 +424,14 @@ def _overfitting(run: RunFacts) -> Finding | None:
     losses = run.validation["loss"]
     best = list(losses).index(min(losses))
     best_step = run.validation["step"][best]
-    name, metric = run.validated
     sentence = (
         f"The model overfits since step {best_step:.0f}: the validation loss rises from {losses[best]:.3f} to"
         f" {losses[-1]:.3f}, the training loss falls."
     )
 
     if run.params.get("train.keep", "best") == "best":
-        # The metric can be best at a later step than the loss: its weights are too sure of themselves.
-        if run.training.get("best_step", best_step) > best_step:
-            advice = "The weights that were kept are of a later step: do not trust their confidence."
-            return Finding("overfitting", "warning", sentence, advice)
-        return Finding("overfitting", "note", sentence, "The weights before that were kept.")
-
-    # The last weights were kept: what matters is how much worse they are than the best ones.
-    if metric[-1] < max(metric) - AS_GOOD:
-        return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
-    advice = f"Its {name} is as good as before, its confidence is too high: do not trust that."
-    return Finding("overfitting", "note", sentence, advice)
+        return Finding("overfitting", "note", sentence, "The weights of the best evaluation were kept.")
+    return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
 
 
 # --- the rows
@@ -535,7 +451,7 @@ def leaks(run: RunFacts, metric: Metric) -> Finding | None:
     clean = run.without_leaks
     independent = ""
     if INDEPENDENT_ROWS in clean.evaluated and clean.clusters != clean.rows:
-        independent = f"; {clean.clusters:,} {clean.unit}"
+        independent = f"; {clean.clusters:,} {UNIT}"
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
         f" split. {run.title_of(metric.name)} without such rows: {without:.3f} (95 % interval {low:.3f} to"
@@ -561,23 +477,8 @@ def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
         return None
 
     half_width = (best.high - best.low) / 2
-    difference = abs(best.model - best.simple)
-    sentence = f"{run.clusters:,} {run.unit} show only differences of more than about {half_width:.3f}."
-    # A larger difference is as large as the rows show, and none needs no rows.
-    if as_shown(difference) == 0 or as_shown(difference) >= as_shown(half_width):
-        return Finding("few_rows", "note", sentence)
-
-    # The width of an interval falls with the square root of the rows.
-    needed = run.clusters * (half_width / difference) ** 2
-    rows = f"{_rounded_up(needed):,} {run.unit}"
-    advice = f"A difference as small as this one, {difference:.3f}, needs about {rows}."
-    return Finding("few_rows", "note", sentence, advice)
-
-
-def _rounded_up(number: float) -> int:
-    """Return a number of rows rounded up to two digits: more would pretend to be exact."""
-    unit: int = 10 ** max(0, len(str(int(number))) - 2)
-    return math.ceil(number / unit) * unit
+    sentence = f"{run.clusters:,} {UNIT} show only differences of more than about {half_width:.3f}."
+    return Finding("few_rows", "note", sentence, "More of them can tell a smaller one.")
 
 
 # --- the exported models, and the largest errors
@@ -654,7 +555,7 @@ def next_steps(run: RunFacts) -> list[tuple[str, str]]:
     if not run.is_frozen:
         steps += _training_steps(run)
     elif not run.has_tried_both:
-        steps.append((TRY_BOTH, f"fine-tune as well, and publish the better one{_cost(run, 1)}"))
+        steps.append((TRY_BOTH, "fine-tune as well, and publish the better one"))
     steps.append(review)
     return steps
 
@@ -666,26 +567,16 @@ def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
     if run.metric is not None:
         rivals = {comparison.name for comparison in unbeaten(run, run.metric)}
     if FROZEN_MODEL in rivals and not run.has_tried_both:
-        purpose = "fit a linear model to the frozen checkpoint, too, and publish the better one"
-        steps.append((TRY_BOTH, f"{purpose}{_cost(run, 1)}"))
+        steps.append(
+            (TRY_BOTH, "fit a linear model to the frozen checkpoint, too, and publish the better one")
+        )
     if still_improving(run) is not None:
-        steps.append((f"{RUN} {run.longer}", f"train twice as long{_cost(run, 2)}"))
+        steps.append((f"{RUN} {run.longer}", "train twice as long"))
 
     # A sweep tries several rates: half the rate is for projects without one.
     rate = run.params.get("train.learning_rate")
     if run.sweep is not None:
-        purpose = f"compare nine variants of rate and steps{_cost(run, HALVING_COST)}"
-        steps.append((f"tuneline sweep {run.sweep}", purpose))
+        steps.append((f"tuneline sweep {run.sweep}", "compare nine variants of rate and steps"))
     elif rate:
-        steps.append((f"{RUN} train.learning_rate={rate / 2:.2g}", f"half the learning rate{_cost(run, 1)}"))
+        steps.append((f"{RUN} train.learning_rate={rate / 2:.2g}", "half the learning rate"))
     return steps
-
-
-def _cost(run: RunFacts, trainings: float) -> str:
-    """Return how long a number of trainings takes, in brackets; empty if that is not known."""
-    if run.seconds is None:
-        return ""
-    seconds = trainings * run.seconds
-    if seconds < 90:
-        return f" (about {seconds:.0f} s)"
-    return f" (about {seconds / 60:.0f} min)"

@@ -17,7 +17,6 @@ from tests.tuneline.results.verdict.runs import (
     UNCLEAR,
     against,
     judged,
-    with_thresholds,
 )
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_errors, judge_run
@@ -61,33 +60,16 @@ def test_class_that_is_never_predicted_is_a_warning(weights):
     assert ("train.class_weights=balanced" in finding.advice) == (weights is None)
 
 
-@pytest.mark.parametrize(
-    ("params", "advice"),
-    [
-        (with_thresholds("half"), "First choose the thresholds"),
-        (with_thresholds("precision", 0.95), "First ask for less precision"),
-        (with_thresholds("f1"), "Train longer"),
-    ],
-)
-def test_model_that_gives_no_label_at_all_is_told_of_thresholds_above_all_probabilities(params, advice):
+def test_model_that_gives_no_label_at_all_is_told_of_thresholds_above_all_probabilities():
     silent = SETS | {"most_predicted_share": 1.0, "predicted_classes": 0, "never_predicted_classes": 5}
-    finding = judged(silent | {"macro_f1": 0.0}, params)["one_prediction"]
-    assert finding.advice.startswith(advice)
+    finding = judged(silent | {"macro_f1": 0.0})["one_prediction"]
+    assert finding.advice.startswith("First lower the thresholds")
 
 
-@pytest.mark.parametrize(
-    ("params", "remedy"),
-    [
-        (with_thresholds("f1"), "Or try train.class_weights=balanced."),
-        (with_thresholds("f1") | {"train.class_weights": "balanced"}, "or join rare ones."),
-        (with_thresholds("half"), "Or choose the thresholds on validation"),
-        (with_thresholds("precision", 0.9), "Or ask for less precision"),
-    ],
-)
-def test_labels_that_are_never_given_are_a_warning_although_rows_differ(params, remedy):
+def test_labels_that_are_never_given_are_a_warning_although_rows_differ():
     evaluated = SETS | {"predicted_classes": 1, "never_predicted_classes": 4, "most_predicted_share": 0.8}
-    findings = judged(evaluated, params)
-    assert remedy in findings["never_predicted"].advice
+    findings = judged(evaluated)
+    assert "lower the thresholds" in findings["never_predicted"].advice
     assert "one_prediction" not in findings
 
 
@@ -96,7 +78,7 @@ def test_model_that_is_not_clearly_above_the_majority_is_told_so_whatever_tfidf_
     code, *_ = judged(evaluated)
     assert code == "not_above_majority"
     worse = BEATEN | {"accuracy_over_majority_low": -0.05, "accuracy_over_majority_high": -0.01}
-    assert next(iter(judged(worse))) == "worse_than_majority"
+    assert "is worse than" in judged(worse)["not_above_majority"].sentence
 
 
 FROZEN_WINS = BEATEN | against("frozen", 0.93, -0.04, -0.02)
@@ -113,14 +95,11 @@ def test_same_evidence_against_words_gets_the_same_colour_whatever_the_frozen_ch
     assert (tuned.code, tuned.severity) == (published.code, published.severity)
 
 
-@pytest.mark.parametrize(
-    ("evaluated", "code", "severity"),
-    [(UNCLEAR, "not_above_frozen", "note"), (FROZEN_WINS, "worse_than_frozen", "warning")],
-)
-def test_frozen_checkpoint_that_is_as_good_or_wins_is_named_with_its_interval(evaluated, code, severity):
+@pytest.mark.parametrize(("evaluated", "severity"), [(UNCLEAR, "note"), (FROZEN_WINS, "warning")])
+def test_frozen_checkpoint_that_is_as_good_or_wins_is_named_with_its_interval(evaluated, severity):
     good, finding, *_ = judge_run(RunFacts(evaluated, params=FINE_TUNED))
     assert good.code == "good"
-    assert (finding.code, finding.severity) == (code, severity)
+    assert (finding.code, finding.severity) == ("not_above_frozen", severity)
     low, high = evaluated["accuracy_over_frozen_low"], evaluated["accuracy_over_frozen_high"]
     assert f"the difference {low:+.3f} to {high:+.3f}" in finding.sentence
     assert "model.head=frozen" in finding.advice
@@ -149,10 +128,9 @@ def test_tokenizer_of_another_language_asks_for_a_checkpoint_and_not_for_rows(
         assert "more data" not in said
 
 
-def test_unclear_comparison_on_few_rows_says_how_many_would_tell():
+def test_unclear_comparison_on_few_rows_says_which_differences_they_show():
     finding = judged(UNCLEAR, FINE_TUNED)["few_rows"]
     assert "differences of more than about 0.030" in finding.sentence
-    assert "about 9,000 rows" in finding.advice, "three times as narrow"
     assert "few_rows" not in judged(UNCLEAR | {"rows": 20_000}, FINE_TUNED)
     clear = UNCLEAR | against("cosine", 0.95, -0.06, -0.04)
     assert "few_rows" not in judged(clear, FINE_TUNED)
@@ -173,21 +151,14 @@ def test_validation_that_still_improves_at_the_last_step_means_train_longer(para
 
 
 BY_STEPS = FINE_TUNED | {"train.max_steps": 300, "train.epochs": None, "train.keep": "last"}
-WORSE_AT_LAST = OVERFIT | {"accuracy": (0.8, 0.8, 0.7)}
 
 
 @pytest.mark.parametrize(
-    ("params", "curve", "best_step", "severity", "advice"),
-    [
-        (FINE_TUNED, OVERFIT, 100, "note", "before that were kept"),
-        (FINE_TUNED, OVERFIT, 300, "warning", "later step"),
-        (BY_STEPS, WORSE_AT_LAST, 100, "warning", "train.keep=best"),
-        (BY_STEPS, OVERFIT, 100, "note", "confidence is too high"),
-    ],
+    ("params", "severity", "advice"),
+    [(FINE_TUNED, "note", "were kept"), (BY_STEPS, "warning", "train.keep=best")],
 )
-def test_overfitting_is_as_bad_as_the_weights_that_were_kept(params, curve, best_step, severity, advice):
-    training = {"steps": 300, "best_step": best_step}
-    finding = judged(BEATEN, params, validation=curve, losses=FALLING, training=training)["overfitting"]
+def test_overfitting_is_as_bad_as_the_weights_that_were_kept(params, severity, advice):
+    finding = judged(BEATEN, params, validation=OVERFIT, losses=FALLING)["overfitting"]
     assert finding.severity == severity
     assert advice in finding.advice
     assert "since step 100: the validation loss rises from 0.500 to 0.800" in finding.sentence
@@ -196,7 +167,7 @@ def test_overfitting_is_as_bad_as_the_weights_that_were_kept(params, curve, best
 @pytest.mark.parametrize(
     ("loss", "code", "words"),
     [
-        ((0.7, 0.6, 0.5, 0.5, 0.7, 0.8, 0.9, 1.1), "loss_rises", "from 0.500 to 1.000"),
+        ((0.7, 0.6, 0.5, 0.5, 0.7, 0.8, 0.9, 1.1), "loss_does_not_fall", "0.650 at first, 1.000 at the end"),
         ((0.69, 0.7) * 4, "loss_does_not_fall", "0.695 at first, 0.695 at the end"),
         ((0.7, 0.6, float("nan"), 0.5), "loss_not_finite", "at step 30"),
     ],
@@ -239,7 +210,6 @@ TUNED_CHOSEN = {"head_is_frozen": 0, "frozen_calibrated_loss": 0.6, "tuned_calib
     [
         (BOTH, "the linear one", "0.600 with the fine-tuned one."),
         (TUNED_CHOSEN, "the fine-tuned one", "0.500 with the fine-tuned one."),
-        (TUNED_CHOSEN | {"tuned_calibrated_loss": 0.7}, "the fine-tuned one", "no clear difference"),
         (
             TUNED_CHOSEN | {"tuned_calibrated_loss": 0.7, "head_by_metric": 1},
             "the fine-tuned one",

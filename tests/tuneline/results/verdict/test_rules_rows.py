@@ -40,7 +40,7 @@ def first(evaluated, params=None):
 def test_too_few_distinct_texts_are_not_judged():
     finding = first(METRICS | {"clusters": 7})
     assert (finding.code, finding.severity) == ("undecided_few", "bad")
-    assert "Test on more distinct texts" in finding.advice
+    assert "Test on more independent rows" in finding.advice
 
 
 def test_rows_without_the_leaked_ones_decide_where_most_are_leaked():
