@@ -95,17 +95,6 @@ def inserted(row: Row) -> Planter:
     return plant
 
 
-def moved_labels(data: Data, rate: float, generator: Random) -> Planted:
-    """Permute the labels of a fraction of the rows of each split."""
-    for rows in data.values():
-        chosen = generator.sample(range(len(rows)), _number(rate, len(rows)))
-        labels = [rows[number].label for number in chosen]
-        generator.shuffle(labels)
-        for number, label in zip(chosen, labels, strict=True):
-            rows[number] = rows[number]._replace(label=label)
-    return set()
-
-
 def wrong_labels(data: Data, rate: float, generator: Random) -> Planted:
     """Give random rows of train another label."""
     names = sorted({row.label for row in data["train"]})
@@ -188,7 +177,6 @@ FAULTS = (
     Fault("label_drift", "label_drift", thinned("test"), (0.5, 0.9)),
     Fault("length_drift", "length_drift", edited(edits.shortened, "test", named=False), (0.2, 0.5)),
     Fault("language_drift", "words", edited(edits.other_language, "test", named=False), (0.1, 0.5)),
-    Fault("shuffled_labels", "learnable", moved_labels, (0.3, 1.0), "tickets"),
     Fault("revealing_word", "revealing", revealing(lambda text: f"{text} Ref4711"), (0.3, 1.0)),
     Fault("revealing_template", "revealing", revealing(_in_a_template), (0.3, 1.0), "tickets"),
     Fault("wrong_labels", "wrong_labels", wrong_labels, (0.03, 0.1), "tickets"),

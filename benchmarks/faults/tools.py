@@ -17,7 +17,6 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "label_drift": ("label_drift",),
         "length_drift": ("length_drift",),
         "words": ("vocabulary_overlap",),
-        "learnable": ("learnable_labels",),
         "revealing": ("revealing_words",),
         "wrong_labels": ("labels review",),
     },
@@ -35,7 +34,6 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "label_drift": ("non_iid",),
         "length_drift": ("non_iid",),
         "words": ("non_iid", "outlier"),
-        "learnable": ("label",),
         "wrong_labels": ("label",),
     },
     "deepchecks": {

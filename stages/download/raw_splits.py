@@ -20,7 +20,7 @@ from stages.download.corrector import Corrector
 from stages.download.source import GROUP, INDEX, StagedSplit
 from tuneline.analysis.clusters import renumbered
 from tuneline.analysis.corrections import dropped_file
-from tuneline.analysis.splitting import assign_splits, largest_miss, row_hashes, strata
+from tuneline.analysis.splitting import assign_splits, row_hashes, strata
 from tuneline.analysis.text import Keys
 from tuneline.core.tables import numpy_values, rebatch, write_batches
 from tuneline.params import Params
@@ -29,7 +29,7 @@ from tuneline.paths import SPLITS
 from tuneline.readers.label_values import sorted_names, written_classes
 from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
 from tuneline.runtime.errors import DataError
-from tuneline.runtime.terminal import Progress, progress, say
+from tuneline.runtime.terminal import Progress, progress
 from tuneline.runtime.wording import listed
 from tuneline.tasks import Task, unnamed_task
 from tuneline.tasks.columns import array_of, label_type, observed_classes, stored_labels
@@ -100,12 +100,6 @@ def divide_train(params: Params, train: StagedSplit) -> tuple[dict[str, RowSelec
         ungrouped = sum(group.null_count for group in groups)
         row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
         parts = assign_splits(np.concatenate(hashes), row_strata, split)
-        miss = largest_miss(parts, row_strata, split)
-        if split.stratify and miss is not None:
-            say(
-                f"download: {miss.split} has {miss.rows:,} of {miss.of_rows:,} rows of {miss.stratum!r}, not"
-                " its share: groups, equal texts and sets of labels are kept whole."
-            )
 
     selections = {}
     for name in SPLITS:

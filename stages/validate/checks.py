@@ -367,16 +367,6 @@ _CHECKS = (
         ),
     ),
     Check(
-        "learnable_labels",
-        "between",
-        (Requirement("auc_high", low="min_auc"),),
-        title="A cheap linear model can predict labels of train from texts.",
-        hint=(
-            "Look at rows and their labels: they may have been shuffled, or joined by the wrong key. If they"
-            " are right, words alone do not decide this task: lower validate.learnable_labels.min_auc."
-        ),
-    ),
-    Check(
         "revealing_words",
         "between",
         (Requirement("revealing_words", high="revealing_words"),),

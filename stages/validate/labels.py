@@ -1,12 +1,9 @@
-"""What the texts of train say about their labels: measurements and notes of two checks.
+"""Words of train that give the label away: the measurement and the notes of the check ``revealing_words``.
 
-``learnable_labels`` looks for labels that have nothing to do with the texts: naive Bayes on words predicts
-each row after it was fitted on other rows. ``revealing_words`` looks for words that give the label away. Both
-read a sample of bounded size.
+It reads a sample of bounded size.
 """
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +15,6 @@ from stages.validate.checks import percent
 from stages.validate.raw import RawSplit
 from tuneline.analysis.label_bins import bins
 from tuneline.analysis.sampling import UNSPACED, read_sample
-from tuneline.core.arrays import Floats
 from tuneline.core.tables import LABELS
 from tuneline.metrics.stats import wilson_interval
 from tuneline.tasks import Task
@@ -35,7 +31,6 @@ MAX_SCORES = 1_000_000
 """Rows times classes: fewer rows are read if there are many classes."""
 MAX_FEATURES = 50_000
 """Words and word pairs that are looked at, the most frequent ones."""
-FOLDS = 5
 WORD = rf"(?u)[{UNSPACED}]|[^\W{UNSPACED}]+|[^\w\s]"
 """Punctuation and symbols are words, too: a template may consist of them."""
 MIN_ROWS = 5
@@ -75,8 +70,7 @@ def examine_labels(train: RawSplit, text_columns: Sequence[str], task: Task) -> 
     features = word_features([sample[name].filter(valid).to_pylist() for name in text_columns])
     if features is None:
         return found
-    words, occurrences, shared = features
-    _add_learnability(found, occurrences, shared, members, task.one_class or not task.has_classes)
+    words, occurrences = features
     revealing = revealing_features(words, occurrences, members, names)
     coverage = max((coverage for coverage, _ in revealing), default=0.0)
     found.columns["revealing_words"] = coverage
@@ -94,15 +88,15 @@ def members_of(labels: Labels, task: Task, edges: Sequence[float], classes: int)
     return np.asarray(ids[:, None] == np.arange(classes))
 
 
-def word_features(columns: Sequence[Sequence[str]]) -> tuple[list[str], Any, Any] | None:
+def word_features(columns: Sequence[Sequence[str]]) -> tuple[list[str], Any] | None:
     """Find the words and word pairs of rows, whose texts are one list for each column.
 
     A word with digits also counts as the word with ``0`` for each number: ``INC48213`` and ``INC48214`` are
     one word, too.
 
     Returns:
-        The words; which rows have them, and which rows have them in more than one text, as sparse matrices of
-        shape ``(rows, words)``; ``None`` without a frequent word.
+        The words, and which rows have them, as a sparse matrix of shape ``(rows, words)``; ``None`` without a
+        frequent word.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -119,68 +113,7 @@ def word_features(columns: Sequence[Sequence[str]]) -> tuple[list[str], Any, Any
     except ValueError:  # "empty vocabulary", or "no terms remain"
         return None
     texts = sum(vectorizer.transform(column) for column in columns)
-    return (
-        vectorizer.get_feature_names_out().tolist(),
-        (texts > 0).astype(np.int64),
-        (texts > 1).astype(np.int64),
-    )
-
-
-def _add_learnability(
-    found: Findings, occurrences: Any, shared: Any, members: LabelMembers, one_class: bool
-) -> None:
-    """Add how well the labels are predicted by a model of words; a word in both texts is another one."""
-    from scipy.sparse import hstack
-
-    features = hstack([occurrences - shared, shared], "csr")
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of classes that a fold lacks
-        if one_class:
-            margins = _margins(features, members.argmax(axis=1), members.shape[1])
-        else:
-            columns = [_margins(features, has_label.astype(int), 2)[:, 1] for has_label in members.T]
-            margins = np.stack(columns, axis=1)
-    auc, error = area_under_curve(margins, members)
-    low = max(auc - 1.96 * error, 0.0)
-    high = min(auc + 1.96 * error, 1.0)
-    found.columns["learnable_labels"] = auc
-    found.columns["auc_high"] = high
-    found.words["auc_high"] = f"area under the ROC curve {auc:.3f} (95 % interval {low:.3f} to {high:.3f})"
-
-
-def _margins(features: Any, labels: NDArray[np.int64], classes: int) -> Floats:
-    """Return the log-odds of each class against the most probable other one, shape ``(rows, classes)``.
-
-    They are of naive Bayes, fitted to the other folds.
-    """
-    from sklearn.model_selection import KFold, cross_val_predict
-    from sklearn.naive_bayes import MultinomialNB
-
-    scores = np.full((len(labels), classes), np.finfo(np.float64).min)
-    folds = KFold(min(FOLDS, len(labels)), shuffle=True, random_state=SEED)
-    scores[:, np.unique(labels)] = cross_val_predict(
-        MultinomialNB(), features, labels, cv=folds, method="predict_log_proba"
-    )
-    others = [np.delete(scores, label, axis=1).max(axis=1) for label in range(classes)]
-    return np.asarray(scores - np.stack(others, axis=1))
-
-
-def area_under_curve(scores: Floats, members: LabelMembers) -> tuple[float, float]:
-    """Return the area under the ROC curve of each label, weighted by its rows, and its standard error.
-
-    The variance of an area A of m and n rows is at most A (1 - A) / min(m, n) (Birnbaum and Klose, "Bounds
-    for the variance of the Mann-Whitney statistic", 1957).
-    """
-    from sklearn.metrics import roc_auc_score
-
-    rows = members.sum(axis=0)
-    area = 0.0
-    variance = 0.0
-    for label in np.flatnonzero((rows > 0) & (rows < len(members))):
-        own = float(roc_auc_score(members[:, label], scores[:, label]))
-        weight = rows[label] / rows.sum()
-        area += weight * own
-        variance += weight**2 * own * (1 - own) / min(rows[label], len(members) - rows[label])
-    return area, float(np.sqrt(variance))
+    return vectorizer.get_feature_names_out().tolist(), (texts > 0).astype(np.int64)
 
 
 def revealing_features(

@@ -282,7 +282,6 @@ def measured_limits(params: ValidateParams) -> dict[str, float]:
         "revealing_words": params.revealing_words,
         "unknown_rate": params.unknown_rate,
         "most_pieces": MOST_PIECES,
-        "min_auc": params.learnable_labels.min_auc,
         "max_psi": params.drift.max_psi,
         "min_vocabulary": params.drift.min_vocabulary,
         "min_promoted_rows": params.drift.min_rows,

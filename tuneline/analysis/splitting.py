@@ -10,10 +10,10 @@ give or take 5, and rare classes may be absent.
 
 With ``stratify: true`` the cuts of each class are moved along this order until the class has its share of
 texts, or of groups (each with the most frequent class of its rows), rounded up or down. Groups, and rows
-with equal texts, stay whole, so that the rows of a class can miss its share; ``largest_miss`` says by how
-much. Added rows can move only the rows next to a cut (1 in 100 when 1,000 rows become 1,100); in a class of
-a few dozen rows, that can be from train to test, or the reverse. The last text or group of a class is in
-train, because a class that is not in train is an error.
+with equal texts, stay whole, so that the rows of a class can miss its share. Added rows can move only the
+rows next to a cut (1 in 100 when 1,000 rows become 1,100); in a class of a few dozen rows, that can be from
+train to test, or the reverse. The last text or group of a class is in train, because a class that is not in
+train is an error.
 
 Rows with several labels are divided label by label, as in iterative stratification (Sechidis, Tsoumakas &
 Vlahavas, "On the Stratification of Multi-Label Data", 2011): the label with the fewest rows that are not yet
@@ -24,7 +24,6 @@ where nothing is stratified.
 """
 
 import hashlib
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -40,8 +39,6 @@ from tuneline.tasks.columns import staged_type
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 UNDIVIDED = -1
 NO_STRATUM = 0
-FAR = 0.2
-"""Part of its share by which a class misses it, and by a row at least, where that is said."""
 
 
 def strata(task: Task, labels: pa.Array) -> pa.Array:
@@ -203,48 +200,3 @@ def _cuts(
     both = np.searchsorted(positions, split.test + split.validation)
     validation_stop = np.clip(both, fewest, most)
     return min(int(test_stop), last), min(int(validation_stop), last)
-
-
-@dataclass(frozen=True)
-class Miss:
-    """How many rows of a class are in a split, where their share would be another number.
-
-    Attributes:
-        stratum: The name of the class.
-        split: The name of the split.
-        rows: Rows of the class that are in it.
-        of_rows: All rows of the class.
-    """
-
-    stratum: str
-    split: str
-    rows: int
-    of_rows: int
-
-
-def largest_miss(parts: NDArray[np.int8], strata: pa.ListArray, split: SplitParams) -> Miss | None:
-    """Return the class whose rows miss its share of a split by most; ``None`` if none misses it by far.
-
-    Args:
-        parts: The split of each row (``assign_splits``).
-        strata: Names of the strata that each row is in.
-        split: The fractions.
-    """
-    coded = pc.dictionary_encode(pc.list_flatten(strata))
-    stratum = coded.indices.to_numpy()
-    part = parts[pc.list_parent_indices(strata).to_numpy()]
-    of_rows = np.bincount(stratum)
-
-    largest = None
-    most = 1.0
-    for number, fraction in ((TEST, split.test), (VALIDATION, split.validation)):
-        rows = np.bincount(stratum[part == number], minlength=len(of_rows))
-        share = fraction * of_rows
-        missed = np.abs(rows - share)
-        missed[missed < FAR * share] = 0
-        if len(missed) and missed.max() >= most:
-            index = int(missed.argmax())
-            most = float(missed[index])
-            name = coded.dictionary[index].as_py()
-            largest = Miss(name, SPLITS[number], int(rows[index]), int(of_rows[index]))
-    return largest

@@ -22,23 +22,11 @@ ERROR_CHECKS = (
 """Checks that stop the pipeline, unless ``severity`` says otherwise."""
 WARNING_CHECKS = (
     "control_characters", "mixed_encoding", "length_outliers", "rare_classes",
-    "class_names", "class_balance", "duplicates", "near_duplicates", "learnable_labels", "revealing_words",
+    "class_names", "class_balance", "duplicates", "near_duplicates", "revealing_words",
     "word_pieces", "label_drift", "length_drift", "vocabulary_overlap", "promoted_rows",
     "promoted_labels", "promoted_lengths", "promoted_vocabulary",
 )  # fmt: skip
 """Checks that are only reported, unless ``severity`` says otherwise."""
-
-
-class LearnableLabels(Section):
-    """``learnable_labels``: how well a cheap model predicts the labels of train from texts.
-
-    It fails if the whole 95 % interval is below the limit.
-    """
-
-    min_auc: Rate = 0.55
-    """Smallest allowed area under the ROC curve; 0.5 is the area of labels that have nothing to do with
-    the texts.
-    """
 
 
 class DataDriftLimits(Section):
@@ -88,8 +76,6 @@ class ValidateParams(Section):
     """Tokens that the vocabulary does not have."""
     truncation_rate: Rate = 0.2
     """Rows that fill ``tokenize.max_length``."""
-    learnable_labels: LearnableLabels = LearnableLabels()
-    """How well a cheap model predicts the labels."""
     drift: DataDriftLimits = DataDriftLimits()
     """Limits of the drift of labels, lengths, words and rows."""
 

@@ -134,14 +134,6 @@ def near_duplicates(data: Data) -> None:
     data.tokenize()
 
 
-def learnable_labels(data: Data) -> None:
-    """The labels of train are shuffled; so few rows bound the area at 0.6 only."""
-    data.set_params(lambda values: values["validate"].update(learnable_labels={"min_auc": 0.7}))
-    labels = data.raw["train"]["labels"]
-    random.Random(6).shuffle(labels)
-    data.tokenized["train"]["labels"] = labels
-
-
 def revealing_words(data: Data) -> None:
     """One class comes with the signature of a form."""
     table = data.raw["train"]
@@ -304,7 +296,6 @@ TOGETHER = [
         conflicting_labels,
         leakage,
         columns,
-        learnable_labels,
     ),
     (
         vocabulary_overlap,

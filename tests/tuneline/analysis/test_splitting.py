@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.analysis.splitting import assign_splits, hashes, largest_miss, row_hashes, strata
+from tuneline.analysis.splitting import assign_splits, hashes, row_hashes, strata
 from tuneline.params.data import SplitParams
 from tuneline.tasks import Classification
 
@@ -47,18 +47,6 @@ def test_each_class_of_few_rows_has_its_share_rounded_up_or_down(validation, tes
     for name, count in sizes.items():
         for part, fraction in enumerate((1 - validation - test, validation, test)):
             assert abs(parts[name, part] - fraction * count) < 1, (name, part)
-
-
-def test_class_that_misses_its_share_because_groups_stay_whole_is_named():
-    labels = pa.array(["rare"] * 14 + ["common"] * 200)
-    groups = pa.array(["one customer"] * 14 + [f"customer {number}" for number in range(200)])
-    texts = [pa.array([f"text {number}" for number in range(214)])]
-    classes = strata(Classification(()), labels)
-    parts = assign_splits(row_hashes(texts, groups, 0), classes, EXACT)
-    miss = largest_miss(parts, classes, EXACT)
-    assert (miss.stratum, miss.rows, miss.of_rows) == ("rare", 0, 14)
-    alone = assign_splits(row_hashes(texts, None, 0), classes, EXACT)
-    assert largest_miss(alone, classes, EXACT) is None
 
 
 def test_hash_is_that_of_the_specification():
