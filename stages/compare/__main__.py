@@ -12,7 +12,7 @@ for fp32; ``models/onnx/`` then stays as it was.
 from functools import partial
 from typing import Any
 
-from stages.compare.comparison import TrainedLogits, compare_logits, judge_comparison
+from stages.compare.comparison import TrainedLogits, compare_logits, finite, judge_comparison
 from stages.compare.decisions import ModelDecisions, ModelOutputs, cost_record, fitting_rows, new_rows
 from stages.compare.publication import publish_passed, way_on
 from tuneline.core.hashes import file_hash
@@ -68,14 +68,14 @@ def main() -> dict[str, float]:
         with progress(f"compare: {precision}", len(split)) as step:
             logits = run(classifier, split, advance=step.advance)
             of_validation = run(classifier, validation)
+        comparison = compare_logits(reference, logits, params.compare.close_rmse, params.seed)
         decisions[precision] = ModelDecisions.of(
             trained.task,
             costs,
-            ModelOutputs(validation_labels, of_validation, validation_clusters),
-            ModelOutputs(split.labels, logits, trained.clusters),
+            ModelOutputs(validation_labels, finite(of_validation), validation_clusters),
+            ModelOutputs(split.labels, comparison.logits, trained.clusters),
             new,
         )
-        comparison = compare_logits(reference, logits, params.compare.close_rmse, params.seed)
         violations, unclear = judge_comparison(comparison, params.compare.tolerance(precision), metric)
         quality = reference.quality(decisions[precision].task, comparison.logits)
         quality.update(decisions[precision].metrics)

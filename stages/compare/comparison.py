@@ -159,6 +159,11 @@ class LogitComparison:
     not_finite: NDArray[np.int64]
 
 
+def finite(logits: Logits) -> Logits:
+    """Return logits with 0 for NaN and infinity."""
+    return np.nan_to_num(logits, nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def compare_logits(
     reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int
 ) -> LogitComparison:
@@ -167,7 +172,7 @@ def compare_logits(
     NaN and infinity count as 0, and their rows as ``not_finite``.
     """
     not_finite = np.flatnonzero(~np.isfinite(exported).all(axis=1))
-    exported = np.nan_to_num(exported, nan=0.0, posinf=0.0, neginf=0.0)
+    exported = finite(exported)
     per_row = np.abs(reference.logits.astype(np.float64) - exported).max(axis=1)
 
     # agreement of predictions

@@ -47,11 +47,6 @@ class ModelOutputs:
             clusters = self.clusters[rows]
         return ModelOutputs(self.labels[rows], self.logits[rows], clusters)
 
-    @property
-    def is_finite(self) -> NDArray[np.bool_]:
-        """Which rows have finite outputs, ``(rows,)``: the others get no answer."""
-        return np.asarray(np.isfinite(self.logits).all(axis=1))
-
 
 def fitting_rows() -> tuple[TokenizedRows, Labels, NDArray[Any] | None]:
     """Read the rows of validation that have a label, to which the temperature of each model is fitted.
@@ -74,10 +69,10 @@ class ModelDecisions:
     """What one exported model does with its outputs.
 
     Attributes:
-        task: The task with the temperature or the interval of this model. costs: What errors cost, if that
-        decides about answers. evidence: Answers to rows that promise and to rows of validation; ``None`` of
-        numbers, or if no row can
-            promise.
+        task: The task with the temperature or the interval of this model.
+        costs: What errors cost, if that decides about answers.
+        evidence: Answers to rows that promise and to rows of validation; ``None`` of numbers, or if no row
+            can promise.
         metrics: What answers have cost on the reported rows.
     """
 
@@ -107,15 +102,11 @@ class ModelDecisions:
         Args:
             task: The task of the trained model.
             costs: What errors cost, as ``cost_record`` returns it.
-            validation: Outputs for validation, which fits the temperature.
-            reported: Outputs for the reported rows.
+            validation: Outputs for validation, which fits the temperature; finite.
+            reported: Outputs for the reported rows; finite.
             new: Which reported rows show how the model does on new rows, ``(rows,)``; ``None``: the reported
                 split has chosen something of the model, and none does.
         """
-        validation = validation.take(validation.is_finite)
-        if new is not None:
-            new = new[reported.is_finite]
-        reported = reported.take(reported.is_finite)
         if isinstance(task, Regression):
             if new is not None:
                 task = _with_interval(task, reported.take(new))

@@ -4,7 +4,6 @@ The plain command starts without numeric libraries, because ``make run`` ends wi
 them where it needs them.
 """
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,10 +18,6 @@ from tuneline.core.records import Metrics
 from tuneline.core.sources import BaseSource
 from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
 from tuneline.evaluation.table import ALL_METRICS
-from tuneline.gating.error_budget import (
-    ErrorBudget,
-    read_gate_history,
-)
 from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord, content_version
@@ -39,12 +34,10 @@ from tuneline.repository.git import (
     registered,
     registries,
 )
-from tuneline.repository.promoted_models import ARTIFACT
 from tuneline.repository.source_versions import set_back
 from tuneline.results.verdict.facts import RunFacts, is_stale
 from tuneline.results.verdict.rules import EARLIER_MODEL, judge_run, next_steps
 from tuneline.runtime.errors import StageError
-from tuneline.settings import load_settings
 from tuneline.words.titles import SIMPLE_MODEL_TITLES, positive_class, title_of
 
 if TYPE_CHECKING:
@@ -84,20 +77,13 @@ Against = Annotated[
         ),
     ),
 ]
-Gate = Annotated[
-    bool,
-    typer.Option("--gate", help="Show what is used up of the promotion gate's error budget"),
-]
 
 
-def command(model: Model = None, against: Against = None, gate: Gate = False) -> None:
+def command(model: Model = None, against: Against = None) -> None:
     """Show the latest result of the pipeline: its metrics, its commit, and where its files are."""
     console = Console(soft_wrap=True)
-    if model is not None and (gate or against is not None):
-        raise StageError("--gate and --against are about this project. Leave MODEL out.")
-    if gate:
-        console.print(Text(gate_text(Path())))
-        return
+    if model is not None and against is not None:
+        raise StageError("--against is about this project. Leave MODEL out.")
     if model is not None:
         show_model(console, model)
         return
@@ -390,21 +376,3 @@ def describe_comparison(comparison: "RevisionComparison", revision: str) -> str:
             f" {revision} did"
         )
     return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)
-
-
-def gate_text(root: Path) -> str:
-    """Return what candidates have used up of the gate's error budget within a year."""
-    policy = load_settings(root).promotion
-    history = read_gate_history(root, ARTIFACT)
-    budget = ErrorBudget.of_split(history, "", time.time(), policy)
-    promoted = sum(entry.outcome == "promoted" for entry in budget.entries)
-    lines = [
-        f"{ARTIFACT}: at most {policy.error_rate:.0%} of years promote a model that is no better.",
-        f"Within a year, {len(budget.entries)} candidates have used up {budget.spent:.2g} of"
-        f" {budget.total:g}; {promoted} of them are promoted. {budget.left:.2g} is left.",
-    ]
-    if budget.level == 0:
-        lines.append(
-            "No candidate is promoted on the reported split until the first decisions are a year old."
-        )
-    return "\n".join(lines)

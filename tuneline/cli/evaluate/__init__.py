@@ -13,8 +13,8 @@ from tuneline.core.records import write_record
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
 MODEL_HELP = "A folder of exported models; or a stage of the registry, such as production"
 ERRORS_HELP = (
-    "Write the wrong predictions (regression: all), the worst first: CSV, for people, with a space before"
-    " what a spreadsheet would execute; or Parquet"
+    "Write the wrong predictions (regression: all) as CSV, the worst first, with a space before what a"
+    " spreadsheet would execute"
 )
 
 
@@ -92,4 +92,4 @@ def command(  # noqa: PLR0917 - typer calls it by name
     if json is not None:
         write_record(json, Metrics.of(result.metrics))
     if errors is not None:
-        say(f"errors: {write_errors(errors, result.file, result.predictions, params.data):,} rows, {errors}")
+        say(f"errors: {write_errors(errors, rows, result.predictions, params.data):,} rows, {errors}")

@@ -5,13 +5,12 @@ The model is in a folder, or in a stage of the registry.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
@@ -46,8 +45,7 @@ from tuneline.repository.promoted_models import ModelRepository
 from tuneline.results.predictions import error_name, error_sizes
 from tuneline.results.verdict.facts import RunFacts
 from tuneline.results.verdict.rules import judge_run
-from tuneline.runtime.atomic_files import replace_file
-from tuneline.runtime.errors import DataError, refusing
+from tuneline.runtime.errors import DataError, StageError, refusing
 from tuneline.runtime.terminal import phase, progress
 from tuneline.runtime.wording import listed
 from tuneline.sniffing.files import sniffed_input
@@ -123,12 +121,6 @@ class LabelledFile:
     labels: NDArray[Any]
     unit: str
     left_out: int
-
-    def take(self, chosen: NDArray[np.bool_]) -> "LabelledFile":
-        """Return chosen rows."""
-        rows = pa.array(chosen)
-        texts = {name: text.filter(rows) for name, text in self.texts.items()}
-        return replace(self, texts=texts, positions=self.positions.filter(rows), labels=self.labels[chosen])
 
 
 def read_labelled(
@@ -209,14 +201,12 @@ class FileEvaluation:
     """A model on the rows of a file.
 
     Attributes:
-        file: The rows, those for which the model gave a finite number.
         predictions: Labels and logits of the rows.
         metrics: As in ``metrics/evaluate.json``; without leaks.
         table: The metrics with their intervals.
         lines: The verdict, the worst slice, and what could not be computed.
     """
 
-    file: LabelledFile
     predictions: PredictedLogits
     metrics: Mapping[str, float]
     table: Table
@@ -243,13 +233,6 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
 
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths, truncated = predict_logits(model.classifier, file, step.advance)
-        rows = len(logits)
-        is_finite = np.asarray(np.isfinite(logits).all(axis=1))
-        if not is_finite.any():
-            raise DataError(f"{file.path}: {NO_NUMBER} for any row.", "Publish another model: `dvc repro`.")
-        file = file.take(is_finite)
-        logits = logits[is_finite]
-        lengths = lengths[is_finite]
         phase("independent rows")
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicate_similarity)
         predictions = PredictedLogits(file.labels, logits, task, clusters)
@@ -280,11 +263,8 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
             f" {worst.high:.3f})."
         )
     if truncated:
-        lines.append(f"{truncated:,} of {rows:,} rows are {model.classifier.unread}.")
-    if len(logits) < rows:
-        without = f"{rows - len(logits):,} of {rows:,} rows"
-        lines.append(f"{without} got no answer and are in no metric: {NO_NUMBER}.")
-    return FileEvaluation(file, predictions, metrics, table, lines)
+        lines.append(f"{truncated:,} of {run.rows:,} rows are {model.classifier.unread}.")
+    return FileEvaluation(predictions, metrics, table, lines)
 
 
 def _metrics_table(
@@ -326,6 +306,7 @@ def predict_logits(
 
     Raises:
         InputError: The tokenizer fails on a row, which the error names.
+        StageError: The model gave no finite number for a row.
     """
     rows = list(zip(*(column.to_pylist() for column in file.texts.values()), strict=True))
     logits = []
@@ -337,7 +318,12 @@ def predict_logits(
         except EncodingError as error:
             with refusing():
                 raise error.at(f"{file.path}, {file.unit} {file.positions[start + error.row]}") from None
-        logits.append(model.logits(encoded, BATCH_SIZE))
+        outputs = model.logits(encoded, BATCH_SIZE)
+        wrong = np.flatnonzero(~np.isfinite(outputs).all(axis=1))
+        if len(wrong):
+            place = f"{file.path}, {file.unit} {file.positions[start + int(wrong[0])]}"
+            raise StageError(f"{place}: {NO_NUMBER}.", "Publish another model: `dvc repro`.")
+        logits.append(outputs)
         lengths.append(encoded.lengths)
         truncated += encoded.truncated
         advance(len(encoded))
@@ -364,16 +350,11 @@ def write_errors(path: Path, file: LabelledFile, predictions: PredictedLogits, d
     for name, values in (("label", predictions.labels), ("predicted", predictions.predicted)):
         columns[added[name]] = pa.array(decoded_predictions(task, values[order]).to_pylist())
     columns[added[error_name(task)]] = pa.array(rounded_numbers(sizes[order], NUMBER_DIGITS))
-    table = pa.table(columns)
 
-    if path.suffix.lower() == ".parquet":
-        with replace_file(path) as partial:
-            pq.write_table(table, partial)
-    else:
-        # The names of columns are data, too: others wrote the file
-        header = [harmless(name) for name in table.column_names]
-        lines = []
-        for row in table.to_pylist():
-            lines.append([cell_text(task, value) for value in row.values()])
-        write_csv(path, data, header, lines)
+    # The names of columns are data, too: others wrote the file
+    header = [harmless(name) for name in columns]
+    lines = []
+    for row in pa.table(columns).to_pylist():
+        lines.append([cell_text(task, value) for value in row.values()])
+    write_csv(path, data, header, lines)
     return len(order)
