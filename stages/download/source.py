@@ -176,14 +176,14 @@ def _report(
     texts = {}
     for position, name in enumerate(columns.texts):
         texts[name] = batch[f"text_{position}"]
-    read = texts | {columns.label: batch[LABEL]}
 
     # what each incomplete row lacks
+    positions = batch[POSITION].to_pylist()
     values: dict[str, BadValues] = {}
     for row in rows:
         bad = staged.file(batch[INDEX][row].as_py())
         incomplete[bad.name] += 1
-        file = values.setdefault(bad.name, BadValues(bad, batch[POSITION], read))
+        file = values.setdefault(bad.name, BadValues(bad, positions))
         missing = [name for name, text in texts.items() if not text[row].is_valid]
         if missing:
             file.add(row, repr(missing[0]), "no text (null)", HINT)
@@ -199,12 +199,9 @@ SCHEMA = pa.schema(
         ("file", pa.string()),
         ("line", pa.int64()),
         ("reason", pa.string()),
-        ("content", pa.string()),
     ]
 )
 """``split`` is a split of the source; ``line`` is the row number where rows are not lines."""
-LONGEST = 500
-"""Characters of the content."""
 
 
 def write_skipped(path: Path, read: Mapping[str, SourceSplit]) -> int:
@@ -218,12 +215,8 @@ def write_skipped(path: Path, read: Mapping[str, SourceSplit]) -> int:
         for bad, _ in split.files:
             count += bad.count
             for problem in bad.problems:
-                content = problem.content.rstrip("\r\n")
-                if len(content) > LONGEST:
-                    content = content[:LONGEST] + "…"
-                shown = content.encode(errors="backslashreplace").decode()  # bytes that are not text as codes
                 row: dict[str, str | int] = {"split": name, "file": bad.name, "line": problem.line}
-                rows.append(row | {"reason": problem.reason, "content": shown})
+                rows.append(row | {"reason": problem.reason})
     with replace_file(path) as partial:
         write_batches(partial, SCHEMA, [pa.RecordBatch.from_pylist(rows, SCHEMA)])
     return count

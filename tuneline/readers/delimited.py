@@ -84,28 +84,21 @@ class DelimitedTable(FileTable):
     def _read(self) -> Iterator[tuple[int, list[str] | RowProblem]]:
         """Yield each record's first line number and its fields, or its problem."""
         lines = self._lines
-        lines.content = ""
         line = lines.number + 1
         while True:
             try:
                 for fields in self._records:
                     if fields or lines.problem is not None:
                         problem = lines.take_problem() or self._problem_of(line, fields)
-                        yield line, fields if problem is None else self._whole(problem)
+                        yield line, problem or fields
                     line = lines.number + 1
-                    lines.content = ""
             except csv.Error as error:
                 # The csv module continues with the line after the one that it cannot read.
                 problem = lines.take_problem() or self._unreadable(line, str(error))
-                yield line, self._whole(replace(problem, lines=max(1, lines.number - line + 1)))
+                yield line, replace(problem, lines=max(1, lines.number - line + 1))
                 line = lines.number + 1
-                lines.content = ""
             else:
                 return
-
-    def _whole(self, problem: RowProblem) -> RowProblem:
-        """Return the problem with the lines of the row."""
-        return replace(problem, content=self._lines.content)
 
     def _read_header(self) -> list[str]:
         """Return the names of the columns, from the first record that is not empty."""
@@ -159,15 +152,13 @@ class DelimitedTable(FileTable):
     def _unreadable(self, line: int, error: str) -> RowProblem:
         """Return the problem of a record that the csv module refuses, by its message."""
         hint = (
-            "Close or double the quote; where quotes are only characters, set data.files.quoting to literal."
+            "Close or double the quote. Where a backslash is before it, set data.files.escape; where quotes"
+            " are only characters, set data.files.quoting to literal."
         )
         if "field limit" in error:
             message = f"a quote that is never closed, or a field of more than {LONGEST_CELL:,} characters"
         elif "end of data" in error:
             message = "a quote that opens in this row is never closed"
-        elif "expected after" in error and '\\"' in self._lines.content and self._layout.escape is None:
-            message = "a backslash before a quote, which does not double it"
-            hint = "Set data.files.escape to a backslash."
         elif "expected after" in error:
             message = "text follows a closing quote"
         else:

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from tuneline.readers.rows import LARGEST_ARRAY, RowProblem, json_type
@@ -63,11 +62,8 @@ def _read_lines(lines: TextLines) -> Objects:
                 record = _checked(json.loads(line), lines.number)
             except (ValueError, RecursionError) as error:
                 record = RowProblem(lines.number, f"not JSON: {error}", HINT)
-        if isinstance(record, RowProblem):
-            record = replace(record, content=lines.content)
         if record is not None:
             yield lines.number, record
-        lines.content = ""
 
 
 def _read_array(lines: TextLines) -> Objects:
@@ -92,10 +88,7 @@ def _read_array(lines: TextLines) -> Objects:
         try:
             value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            yield (
-                line,
-                RowProblem(line, f"not JSON: {error}", HINT, content=text[position : position + 1_000]),
-            )
+            yield line, RowProblem(line, f"not JSON: {error}", HINT)
             return
         yield line, _checked(value, line)
         position = end

@@ -1,7 +1,6 @@
 """Labelled rows: batches of values become texts and labels. Rows whose values cannot be used are bad rows."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -120,12 +119,9 @@ def _is_filled(text: pa.Array) -> pa.BooleanArray:
 class BadValues:
     """The rows of one batch whose values cannot be used: they are reported to the bad rows of the file."""
 
-    def __init__(
-        self, bad: BadRows, positions: Sequence[int], columns: Mapping[str, pa.Array | list[Any]]
-    ) -> None:
+    def __init__(self, bad: BadRows, positions: Sequence[int]) -> None:
         self._bad = bad
         self._positions = positions
-        self._columns = columns
         self.rows: set[int] = set()
 
     def add(self, row: int, column: str, message: str, hint: str) -> None:
@@ -133,9 +129,7 @@ class BadValues:
         if row in self.rows:
             return
         self.rows.add(row)
-        values = {name: _plain(cells[row]) for name, cells in self._columns.items()}
-        content = json.dumps(values, ensure_ascii=False, default=str)
-        self._bad.add(RowProblem(int(_plain(self._positions[row])), message, hint, column, content))
+        self._bad.add(RowProblem(self._positions[row], message, hint, column))
 
     def converted(
         self, name: str, values: pa.Array | list[Any], convert: Convert, kind: pa.DataType
@@ -176,12 +170,6 @@ class BadValues:
         kept = np.ones(batch.num_rows, dtype=bool)
         kept[list(self.rows)] = False
         return batch.filter(pa.array(kept))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    return value
 
 
 def _texts(bad: BadValues, file: str, name: str, values: pa.Array | list[Any]) -> pa.Array:
@@ -277,12 +265,7 @@ def labelled_batches(
         convert = _label_converter(columns, bad.name, declared)
     kind = staged_type(columns.task)
     for batch in batches:
-        # What the report about a bad row shows of it: its texts and its label.
-        shown = {}
-        for name in columns.texts + columns.label_columns:
-            if name in batch.columns:
-                shown[name] = batch.columns[name]
-        values = BadValues(bad, batch.positions, shown)
+        values = BadValues(bad, batch.positions)
 
         # in the order of the schema
         arrays = [_texts(values, bad.name, name, batch.columns[name]) for name in columns.texts]

@@ -28,7 +28,6 @@ class RowProblem:
         message: What is wrong, without the place and without a full stop. It quotes nothing of the file; the
             hint may.
         column: The column or columns, as messages name them; empty for the whole row.
-        content: The row as it is in the file, or the start of it.
         lines: How many lines it took, each of which counts as a row.
     """
 
@@ -36,7 +35,6 @@ class RowProblem:
     message: str
     hint: str
     column: str = ""
-    content: str = ""
     lines: int = 1
 
     @property

@@ -18,8 +18,6 @@ from tuneline.runtime.errors import DataError, UnreadableError
 CHUNK = 1 << 16
 """Bytes that are read at a time."""
 LINE_ENDS = ("\n", "\r")
-CONTENT = 1_000
-"""Characters of a row that are kept for the report about it."""
 CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
 """Bytes that text does not have, except for a stray one."""
 MOST_CONTROL_BYTES = 0.01
@@ -116,8 +114,6 @@ class TextLines:
     Attributes:
         problem: The latest line that is too long or not text; the reader of rows takes it with
             ``take_problem``.
-        content: Start of the lines that were read since the reader of rows last emptied it: the row that it
-            is reading.
         size: Bytes of the file on disk; ``None`` where unknown.
         position: Returns how many of these bytes were read.
     """
@@ -129,7 +125,6 @@ class TextLines:
     position: Callable[[], int] | None = None
     number: int = 0
     problem: RowProblem | None = None
-    content: str = ""
 
     def __iter__(self) -> Iterator[str]:
         """Yield each line; of a line that is too long, its start."""
@@ -139,8 +134,6 @@ class TextLines:
             with read_errors_explained(self.name):
                 while line := readline(LONGEST_LINE):
                     self.number += 1
-                    if len(self.content) < CONTENT:
-                        self.content += line
                     if not line.isascii() or "\0" in line:
                         self.problem = self._line_problem(line) or self.problem
                     if len(line) == LONGEST_LINE and not line.endswith(LINE_ENDS):
