@@ -3,7 +3,6 @@
 The next training trains on them.
 """
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,10 @@ from tuneline.params.loading import load_params
 from tuneline.paths import CHECKS, PARAMS
 from tuneline.reports.checks import Checks
 from tuneline.repository.dvc import require_remote
-from tuneline.runtime.atomic_files import replace_file
 from tuneline.runtime.locks import BusyError, locked
 from tuneline.runtime.terminal import visible
 from tuneline.runtime.wording import first_of
 from tuneline.settings import Settings, load_settings
-from tuneline.words.spreadsheet import ENCODING, FORMULA
 
 STAGES = ("base", "download", "tokenize", "validate")
 """The stages up to the data checks, in their order."""
@@ -38,8 +35,6 @@ DONE = "done"
 """Folder in the drop folder for files that were ingested."""
 REFUSED_FOLDER = "refused"
 """Folder in the drop folder for files that cannot be read, or that the data checks refused."""
-CONFLICTS = "conflicts"
-"""Folder in ``.dvc/tmp/flows/`` for lists of contradicting rows."""
 NAMED = 5
 """Files that a commit message names."""
 
@@ -91,10 +86,8 @@ def _ingest(repository: Repository, settings: Settings, folder: Path, *, push: b
         new = harvester.harvest(folder, settings.scoring.settle_seconds, root / ".dvc" / "tmp" / "ingest")
         refused = list(new.refused.values())
         message = new.summary
-        if new.conflicts:
-            conflicts = repository.state / CONFLICTS / f"{name}.csv"
-            list_conflicts(new, list(data.text_columns), conflicts)
-            message += f". Rows with another label in the data were left out, and are listed in {conflicts}"
+        if new.counts["conflicting"]:
+            message += ". Rows with another label in the data were left out; the log names the first ones"
 
         # the data checks, and the commit
         if new.batch is not None:
@@ -115,7 +108,7 @@ def _ingest(repository: Repository, settings: Settings, folder: Path, *, push: b
     if new.batch is not None:
         _send("ingested", message, branch=branch, commit=commit, rows=new.counts["new"])
         return ended(message, refused)
-    if new.conflicts:
+    if new.counts["conflicting"]:
         _send("conflicting", message)
     return ended(message, refused, "NothingNew")
 
@@ -175,19 +168,6 @@ def commit_rows(
     git("add", "--", *files, cwd=root)
     git("-c", "commit.gpgsign=false", "commit", "--quiet", "--file=-", cwd=root, text=message)
     return git("rev-parse", "HEAD", cwd=root)
-
-
-def list_conflicts(new: NewRows, text_columns: list[str], path: Path) -> None:
-    """Write a table of the rows that contradict the data."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = ["row", "label", "label_in_data"]
-    header += text_columns
-    with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        for conflict in new.conflicts:
-            # no cell is executed by a spreadsheet
-            writer.writerow([f" {cell}" if cell.startswith(FORMULA) else cell for cell in conflict])
 
 
 def put_away(files: Iterable[Incoming], folder: Path) -> None:

@@ -34,8 +34,8 @@ from tuneline.sniffing.files import fitting_input
 from tuneline.tasks import task_with_names
 from tuneline.tasks.columns import UNIT_SEPARATOR, label_texts, observed_classes, staged_type
 
-LISTED = 10_000
-"""Contradicting rows of a run that are listed; all are counted."""
+LOGGED = 20
+"""Contradicting rows of a file that the log names; all are counted."""
 KINDS = ("new", "duplicate", "conflicting", "held out", "incomplete", "bad")
 """What becomes of a row, in the order in which people read it."""
 
@@ -48,14 +48,12 @@ class NewRows:
         counts: Number of rows by what becomes of them: ``KINDS``.
         files: The files that were read.
         refused: The files that cannot be read, and why.
-        conflicts: Place, label, label in the data and texts of the first rows that contradict the data.
         batch: The batch file with the new rows, relative to the checkout; ``None`` if there are none.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     files: list[Incoming] = field(default_factory=list)
     refused: dict[Incoming, str] = field(default_factory=dict)
-    conflicts: list[tuple[str, ...]] = field(default_factory=list)
     batch: Path | None = None
 
     @property
@@ -207,7 +205,6 @@ class Harvester:
         schema = self._schema
         new: dict[int, str | None] = {}
         counts: Counter[str] = Counter()
-        conflicts: list[tuple[str, ...]] = []
         source = fitting_input(data_input(incoming.path, self._data.files), columns.label_columns)
         bad = BadRows(incoming.name, source.unit, columns.policy)
         with open_table(source) as table, pq.ParquetWriter(part, schema, compression="zstd") as writer:
@@ -223,12 +220,9 @@ class Harvester:
                     kind = self._kind(key, labels[row], new)
                     counts[kind] += 1
                     is_new.append(kind == "new")
-                    if kind == "conflicting" and len(conflicts) + len(result.conflicts) < LISTED:
-                        in_data = self._labels.get(key, new.get(key))
-                        conflict = [places[row], _shown(labels[row]), _shown(in_data)]
-                        for column in complete.columns[: len(columns.texts)]:
-                            conflict.append(column[row].as_py())
-                        conflicts.append(tuple(conflict))
+                    if kind == "conflicting" and counts[kind] <= LOGGED:
+                        in_data = _shown(self._labels.get(key, new.get(key)))
+                        self._log(f"{places[row]}: {_shown(labels[row])}, but {in_data} in the data")
 
                 # In the order of the schema; the position is left out.
                 *read, label, _position = complete.columns
@@ -243,7 +237,6 @@ class Harvester:
 
         self._labels |= new
         result.counts += counts
-        result.conflicts += conflicts
 
     def _complete(self, batch: pa.RecordBatch, bad: BadRows, counts: Counter[str]) -> pa.RecordBatch:
         """Return the rows that have label and texts; count those without a label, and those without texts."""

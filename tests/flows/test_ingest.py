@@ -3,7 +3,6 @@
 Minutes: each run starts DVC often.
 """
 
-import csv
 import os
 import shutil
 import subprocess
@@ -145,20 +144,13 @@ def test_new_rows_are_committed_once_with_where_they_came_from(served, desk):
         assert ingest(return_state=True).name == "Skipped"
 
 
-def test_rows_that_contradict_the_data_are_listed_and_told_of(served, desk):
+def test_rows_that_contradict_the_data_are_counted_and_told_of(served, desk):
     desk.put("again.csv", "a parcel of train", "=a parcel of validation")
-    desk.put("more.csv", "a parcel of validation")
     before = desk.commits()
     state = ingest(return_state=True)
     assert state.message.startswith("1 rows to main")
     assert desk.commits() == before + 1
-    listed = Path(state.message.rpartition(" in ")[2].strip().rstrip("."))
-    with listed.open(encoding="utf-8-sig", newline="") as file:
-        rows = [tuple(row.values()) for row in csv.DictReader(file)]
-    assert rows == [
-        ("again.csv, line 2", "billing", "delivery", "a parcel of train"),
-        ("more.csv, line 2", "billing", "delivery", "a parcel of validation"),
-    ]
+    assert "1 conflicting. Rows with another label" in state.message
 
     desk.put("once-more.csv", "a parcel of train")
     again = ingest(return_state=True)

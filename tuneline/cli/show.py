@@ -203,7 +203,7 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
 
     facts |= base_facts(BaseSource.read_if_valid(root / BASE_RECORD))
 
-    tags = registered(root, version, commit) if commit else []
+    tags = registered(root, commit) if commit else []
     if tags:
         facts["registry"] = ", ".join(tags)
     return facts

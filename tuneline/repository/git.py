@@ -234,39 +234,21 @@ def registries(root: Path) -> dict[str, RegistryTags]:
     return RegistryTags.parse(git(root, "for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))
 
 
-def registered(root: Path, version: str, commit: Commit) -> list[str]:
-    """Return the names of a model in the registry: its versions, and the stages it is in now.
+def registered(root: Path, commit: Commit) -> list[str]:
+    """Return the names in the registry of the commit that added a model.
 
-    For example ``onnx@v0.2.0`` and ``onnx#production``.
-
-    Args:
-        root: Working tree of the repository.
-        version: Hash of the model in ``dvc.lock``.
-        commit: The commit that added it.
+    They are its version, and the stages it is in now: ``onnx@v0.2.0`` and ``onnx#production``.
     """
-    # The tagged commits since then whose ``dvc.lock`` still has the model.
-    option = f"--contains={commit.sha}"
-    tagged = sorted(set(git(root, "for-each-ref", option, "--format=%(*objectname)", "refs/tags").split()))
-    with_model = set()
-    if tagged:
-        # One program for all: there may be hundreds of versions.
-        matches = git(
-            root, "grep", "--name-only", "--fixed-strings", "-e", version, *tagged, "--", "dvc.lock"
-        )
-        for match in matches.splitlines():
-            with_model.add(match.partition(":")[0])
-
-    versions = []
-    stages = []
+    names = []
     for artifact, tags in registries(root).items():
-        for registered_version in tags.versions:
-            if registered_version.commit in with_model:
-                versions.append(f"{artifact}@{registered_version.name}")
+        version = tags.version_of(commit.sha)
+        if version is not None:
+            names.append(f"{artifact}@{version.name}")
         for stage in tags.stages:
             in_stage = tags.in_stage(stage)
-            if in_stage is not None and in_stage.commit in with_model:
-                stages.append(f"{artifact}#{stage}")
-    return sorted(versions) + sorted(stages)
+            if in_stage is not None and in_stage.commit == commit.sha:
+                names.append(f"{artifact}#{stage}")
+    return names
 
 
 MOST_KEYS = 5

@@ -194,8 +194,8 @@ def read_provenance(root: Path, lock: Lock, *, with_export: bool) -> dict[str, A
     tags: list[str] = []
     if version:
         commit = commit_of(root, version)
-    if version and commit:
-        tags = registered(root, version, commit)
+    if commit:
+        tags = registered(root, commit)
 
     # dvc.lock
     outs = {}

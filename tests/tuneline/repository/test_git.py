@@ -50,7 +50,7 @@ def test_commit_of_a_version_is_the_one_that_added_it_not_the_newest(project):
 
 def registered_names(project) -> list[str]:
     version = read_lock(project.root).out(CLASSIFIER_PATH)
-    return registered(project.root, version, commit_of(project.root, version))
+    return registered(project.root, commit_of(project.root, version))
 
 
 def tag(project, name: str) -> None:

@@ -38,8 +38,6 @@ A schedule that ends at a learning rate of 0 lowers the last loss also where the
 can. On the sample, after falls of 5 and 3 % (seeds 42 and 2), training twice as long gave a test accuracy of
 0.956 and 0.949 instead of 0.957 and 0.956.
 """
-FEW_ROWS = 2_000
-"""Independent rows of the reported split below which more of them could decide an unclear comparison."""
 MOST_LEAKED = 0.5
 """Largest share of leaked rows with which the metric of all rows is judged."""
 FEWEST = 10
@@ -104,7 +102,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
     if not run.is_frozen and doubt is None:
         candidates += [still_improving(run), _overfitting(run)]
     if doubt is None:
-        candidates += [leaks(run, metric), _few_rows(run, metric)]
+        candidates.append(leaks(run, metric))
     for finding in candidates:
         if finding is not None:
             findings.append(finding)
@@ -465,20 +463,6 @@ def leaks(run: RunFacts, metric: Metric) -> Finding | None:
         return Finding("leaks", "note", sentence, "By time, such rows are there when the model is used, too.")
     advice = "Trust the metric without them; docs/data-checks.md says how to leave them out."
     return Finding("leaks", "warning", sentence, advice)
-
-
-def _few_rows(run: RunFacts, metric: Metric) -> Finding | None:
-    """Return a note if there are too few rows to compare with the best simple model that is not beaten."""
-    better = unbeaten(run, metric)
-    if not better or run.clusters >= FEW_ROWS:
-        return None
-    best = better[0]
-    if best.is_worse or best.high == best.low:
-        return None
-
-    half_width = (best.high - best.low) / 2
-    sentence = f"{run.clusters:,} {UNIT} show only differences of more than about {half_width:.3f}."
-    return Finding("few_rows", "note", sentence, "More of them can tell a smaller one.")
 
 
 # --- the exported models, and the largest errors

@@ -128,14 +128,6 @@ def test_tokenizer_of_another_language_asks_for_a_checkpoint_and_not_for_rows(
         assert "more data" not in said
 
 
-def test_unclear_comparison_on_few_rows_says_which_differences_they_show():
-    finding = judged(UNCLEAR, FINE_TUNED)["few_rows"]
-    assert "differences of more than about 0.030" in finding.sentence
-    assert "few_rows" not in judged(UNCLEAR | {"rows": 20_000}, FINE_TUNED)
-    clear = UNCLEAR | against("cosine", 0.95, -0.06, -0.04)
-    assert "few_rows" not in judged(clear, FINE_TUNED)
-
-
 @pytest.mark.parametrize(
     ("params", "longer"),
     [
