@@ -21,6 +21,9 @@ class SampleParams(Section):
     """Fraction of the tickets of each split that have a wrong label."""
 
 
+Character = Annotated[str, Field(min_length=1, max_length=1)]
+
+
 class FilesParams(Section):
     """``data.files``: format of the files under ``data/source/``."""
 
@@ -30,7 +33,9 @@ class FilesParams(Section):
     """``standard``: quoted fields; ``literal``: a quote is an ordinary character, as ``null`` for .tsv."""
     columns: list[str] | None = None
     """Column names of CSV and TSV files without a header. ``null``: the first line is the header."""
-    escape: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    quote: Character = '"'
+    """The quote that encloses fields (``quoting: standard``). Inside of a field, it is doubled."""
+    escape: Character | None = None
     """Character before a quote inside a field, such as the backslash of MySQL. ``null``: none."""
     encoding: str = "utf-8"
     """Encoding of CSV, TSV and JSONL files. A byte order mark is dropped."""

@@ -34,6 +34,7 @@ def split_records(layout: Layout, lines: Iterator[str], *, strict: bool = False)
     return csv.reader(
         itertools.dropwhile(SEPARATOR_LINE.fullmatch, lines),
         delimiter=layout.delimiter,
+        quotechar=layout.quote,
         escapechar=None if is_literal else layout.escape,
         quoting=csv.QUOTE_NONE if is_literal else csv.QUOTE_MINIMAL,
         strict=strict,

@@ -58,6 +58,7 @@ class Layout:
         delimiter: Character between two cells.
         quoting: ``standard``: quotes enclose cells. ``literal``: a quote is a character like any other.
         columns: Names for a file without a header line.
+        quote: The quote that encloses cells. It is doubled inside of one.
         escape: Character before a quote inside a cell, as MySQL writes it; ``None``: there is none.
     """
 
@@ -66,6 +67,7 @@ class Layout:
     delimiter: str = ","
     quoting: Literal["standard", "literal"] = "standard"
     columns: tuple[str, ...] | None = None
+    quote: str = '"'
     escape: str | None = None
 
     def described(self) -> str:

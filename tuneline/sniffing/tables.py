@@ -9,6 +9,7 @@ count each for what they are worth, and none of them alone decides against all o
 import csv
 import itertools
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from tuneline.readers.delimited import SEPARATOR_LINE, split_records
 from tuneline.readers.tables import Layout
 
 DELIMITERS = (",", "\t", ";", "|")
-QUOTE, BACKSLASH = '"', "\\"
+APOSTROPHE, BACKSLASH = "'", "\\"
 SNIFFED_RECORDS = 1000
 """Records from which titles and the header are detected."""
 LONGEST_RECORD = 100
@@ -47,7 +48,7 @@ def first_records(lines: Sequence[str], layout: Layout) -> list[list[str]]:
 def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[Layout]:
     """Return the layouts that a file may have, the usual ones first.
 
-    Escapes come into question only where the lines have them.
+    Other quotes and escapes than the usual ones come into question only where the lines have them.
 
     Args:
         usual: The usual layout of the format.
@@ -69,9 +70,13 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
         else:
             unlikely.append(literal)
         likely.append(replace(usual, delimiter=character, quoting="standard"))
-    if BACKSLASH + QUOTE in text:
-        for character in delimiters:
-            likely.append(replace(usual, delimiter=character, quoting="standard", escape=BACKSLASH))
+    for character in delimiters:
+        other = replace(usual, delimiter=character, quoting="standard")
+        if BACKSLASH + usual.quote in text:
+            likely.append(replace(other, escape=BACKSLASH))
+        edge = re.escape(character)
+        if re.search(rf"(^|{edge})'[^'\n]*'({edge}|$)", text, re.MULTILINE):
+            likely.append(replace(other, quote=APOSTROPHE))
     return likely + unlikely
 
 
@@ -87,7 +92,7 @@ def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float
     if not counts:
         return 0.0, False, 0.0
     width, agreeing = counts.most_common(1)[0]
-    quoted = replace(layout, quoting="standard")
+    quoted = replace(layout, quoting="standard", quote='"')
     if layout != quoted and is_one_column(lines, quoted):
         return 0.0, False, 0.0
     evenness = 0.0
@@ -114,7 +119,7 @@ def is_one_column(lines: Sequence[str], layout: Layout) -> bool:
 
 def tidiness(lines: Sequence[str], layout: Layout) -> float:
     """Return how regular the quotes are under a layout, from 0 to 1; 1 if there are none."""
-    quoted = [line for line in lines if QUOTE in line]
+    quoted = [line for line in lines if layout.quote in line]
     if not quoted:
         return 1.0
     if layout.quoting == "literal":
@@ -124,7 +129,7 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
         for line in quoted:
             for cell in map(str.strip, line.split(layout.delimiter)):
                 cells += 1
-                enclosed += len(cell) > 1 and cell[0] == cell[-1] == QUOTE
+                enclosed += len(cell) > 1 and cell[0] == cell[-1] == layout.quote
         return (cells - enclosed) / cells
 
     reader = split_records(layout, iter(lines), strict=True)

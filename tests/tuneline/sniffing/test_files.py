@@ -216,6 +216,19 @@ def test_quotes_inside_quoted_cells_are_read(tmp_path, rows, cell):
     assert rows_of(path)[0] == (cell, "a")
 
 
+def test_apostrophes_enclose_cells(tmp_path):
+    """Those of words and of a text that begins with one do not."""
+    content = "text;label\n" + "'he said; \"no\"';a\n'it isn''t';b\nisn't it;a\n" * 10
+    path = written(tmp_path, "a.csv", content)
+    assert [row[0] for row in rows_of(path)][:3] == [
+        'he said; "no"',
+        "it isn't",
+        "isn't it",
+    ]
+    path = written(tmp_path, "b.csv", "text;label\n" + "'tis the season;a\nrock 'n' roll;b\n" * 10)
+    assert rows_of(path)[0] == ("'tis the season", "a")
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("header", ["sentence\n", ""])
 def test_column_of_quoted_texts_with_a_delimiter_each_is_one_column(tmp_path, delimiter, header):
@@ -273,6 +286,7 @@ ROWS_OF_CASES = {
     "blank_header_names": 60,
     "excel_trailing": 180,
     "sep_line": 180,
+    "apostrophe_quotes": 12,
     "backslash_quotes": 180,
     "one_quoted_column": 2,
 }
