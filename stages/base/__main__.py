@@ -1,16 +1,16 @@
 """Bring the pretrained model into the project: no later stage needs a network, changed weights train again.
 
-Reads: ``model.checkpoint`` and ``tokenize.tokenizer``: a repository of the hub at the commit of its revision,
-or a folder under ``models/source/``.
-Checks: the model type, that the weights are complete safetensors, that the tokenizer has the vocabulary of
-the weights, and that the pipeline reads the tokens of its ``tokenizer.json``.
+Reads: ``model.checkpoint``: a repository of the hub at the commit of its revision, or a folder under
+``models/source/``.
+Checks: the model type, that the weights are complete safetensors with an embedding for each token, and that
+the pipeline reads the tokens of its ``tokenizer.json``.
 Writes: ``models/base/source.json`` (names, commits, licences, SHA-256), ``models/base/model/`` and
 ``models/base/tokenizer/``; only the first when a model is trained from scratch, with a tokenizer trained on
 the train split.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -53,91 +53,54 @@ def check_weights(checkpoint: Pretrained, folder: Path) -> None:
 
 
 def bring(params: Params, target: Path) -> BaseSource:
-    """Fetch and check what the parameters name, into an empty folder.
+    """Fetch and check the checkpoint that the parameters name, into an empty folder.
 
     The weights come last, because they take longest.
     """
-    checkpoint = find_checkpoint(params)
-    tokenizer = find_tokenizer(params, checkpoint)
+    if params.model.checkpoint is None:
+        return BaseSource(tokenizer=None, checkpoint=None)
+    checkpoint = find_checkpoint(params.model.checkpoint, params.model.revision)
+    names = list(checkpoint.tokenizer_files())
+    names.append(CONFIG)  # AutoTokenizer may take the kind of tokenizer from it
+    tokenizer = copy(checkpoint, names, target / BASE_TOKENIZER.name)
+    check_tokenizer(checkpoint, target / BASE_TOKENIZER.name)
 
-    tokenizer_source = None
-    if tokenizer is not None:
-        names = list(tokenizer.tokenizer_files())
-        if CONFIG in tokenizer.files:  # AutoTokenizer may take the kind of tokenizer from it
-            names.append(CONFIG)
-        tokenizer_source = copy(tokenizer, names, target / BASE_TOKENIZER.name)
-        check_tokenizer(tokenizer, target / BASE_TOKENIZER.name, checkpoint)
-
-    checkpoint_source = None
-    if checkpoint is not None:
-        checkpoint_source = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target / BASE_MODEL.name)
-        check_weights(checkpoint, target / BASE_MODEL.name)
-    return BaseSource(tokenizer=tokenizer_source, checkpoint=checkpoint_source)
+    weights = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target / BASE_MODEL.name)
+    check_weights(checkpoint, target / BASE_MODEL.name)
+    return BaseSource(tokenizer=tokenizer, checkpoint=weights)
 
 
-def check_tokenizer(pretrained: Pretrained, folder: Path, checkpoint: Pretrained | None) -> None:
+def check_tokenizer(checkpoint: Pretrained, folder: Path) -> None:
     """Check the copied tokenizer: it loads, gives the tokens that it was saved with, and fits the model.
 
     One without ``tokenizer.json`` gets the converted one: all later stages read that.
     """
-    label = f"{pretrained.key}: {pretrained.label}"
+    label = f"{checkpoint.key}: {checkpoint.label}"
     tokenizer = load_tokenizer(folder, label)
     if not (folder / TOKENIZER_JSON).exists():
         tokenizer.backend_tokenizer.save(str(folder / TOKENIZER_JSON))
     check_tokens(tokenizer, folder, label)
-    if checkpoint is not None:
-        check_vocabulary(tokenizer.get_vocab(), pretrained, checkpoint)
-
-
-def check_vocabulary(tokens: Mapping[str, int], pretrained: Pretrained, checkpoint: Pretrained) -> None:
-    """Check that a checkpoint has an embedding for each token of a tokenizer, and of the same token."""
+    tokens = max(tokenizer.get_vocab().values()) + 1
     embeddings = checkpoint.config().get("vocab_size")
-    problem = None
-    if isinstance(embeddings, int) and max(tokens.values()) >= embeddings:
-        problem = f"it has {max(tokens.values()) + 1:,} tokens, and the weights {embeddings:,} embeddings"
-    elif pretrained != checkpoint and checkpoint.tokenizer_files():
-        folder = checkpoint.fetch(checkpoint.tokenizer_files())
-        own = load_tokenizer(folder, f"{checkpoint.key}: {checkpoint.label}").get_vocab()
-        names = {number: token for token, number in tokens.items()}
-        other = [token for token, number in own.items() if names.get(number, token) != token]
-        if other:
-            problem = f"token {own[other[0]]} is {names[own[other[0]]]!r}, not {other[0]!r}"
-    if problem is not None:
+    if isinstance(embeddings, int) and tokens > embeddings:
         raise ParamsError(
-            f"{pretrained.key}: {pretrained.label} has another vocabulary than {checkpoint.label}:"
-            f" {problem}.",
-            f"Set tokenize.tokenizer to null for the tokenizer of {checkpoint.name}. If the weights were made"
-            " for this one, save both into one folder models/source/NAME.",
+            f"{label}: its tokenizer has {tokens:,} tokens, and the weights {embeddings:,} embeddings.",
+            "Save weights and their own tokenizer into one folder models/source/NAME, and name that.",
         )
 
 
-def find_checkpoint(params: Params) -> Pretrained | None:
-    """Find the checkpoint; ``None`` if the model is trained from scratch."""
-    if params.model.checkpoint is None:
-        return None
-    checkpoint = find_pretrained(params.model.checkpoint, params.model.revision)
-    announce_commit(checkpoint, params.model.revision)
+def find_checkpoint(name: str, revision: str | None) -> Pretrained:
+    """Find the checkpoint, and refuse one that cannot be trained before anything is fetched."""
+    checkpoint = find_pretrained(name, revision)
+    announce_commit(checkpoint, revision)
     check_model_type(checkpoint)
-    checkpoint.weight_files()  # refuses a checkpoint without safetensors before anything is fetched
-    return checkpoint
-
-
-def find_tokenizer(params: Params, checkpoint: Pretrained | None) -> Pretrained | None:
-    """Find the tokenizer: the checkpoint's, unless ``tokenize.tokenizer`` names another.
-
-    The result is ``None`` if a tokenizer is trained on the train split.
-    """
-    tokenizer = checkpoint
-    name = params.tokenize.tokenizer
-    if name is not None and (checkpoint is None or name != checkpoint.name):
-        tokenizer = find_pretrained(name, None, "tokenize.tokenizer")
-        announce_commit(tokenizer, None)
-    if tokenizer is not None and not tokenizer.tokenizer_files():
+    checkpoint.weight_files()
+    if not checkpoint.tokenizer_files():
         raise ParamsError(
-            f"{tokenizer.key}: {tokenizer.label} has no tokenizer.",
-            "Name the one that the model was trained with: tokenize.tokenizer.",
+            f"{checkpoint.key}: {checkpoint.label} has no tokenizer.",
+            "Save the weights and their own tokenizer into one folder models/source/NAME, and name that.",
         )
-    return tokenizer
+    return checkpoint
 
 
 def announce_commit(pretrained: Pretrained, revision: str | None) -> None:

@@ -70,16 +70,13 @@ def tokenize_splits(
 
 def build_tokenizer(params: Params, base: BaseSource, train: SplitReader) -> "PreTrainedTokenizerFast":
     """Load the tokenizer, or train it on ``train``, and check that ``max_length`` suits it and the model."""
-    limit = None
-    if base.tokenizer is None:
+    if base.checkpoint is not None:
+        tokenizer = load_tokenizer(BASE_TOKENIZER, base.checkpoint.name)
+        limit = checkpoint_limit(BASE_TOKENIZER)
+    else:
         texts = partial(training_texts, train, params.data.text_columns, TRAINING_ROWS)
         tokenizer = train_wordpiece(texts, params.tokenize.vocab_size)
-    else:
-        tokenizer = load_tokenizer(BASE_TOKENIZER, base.tokenizer.name)
-        limit = checkpoint_limit(BASE_TOKENIZER)
-
-    # a model made from scratch has the limit and the inputs of its configuration
-    if base.checkpoint is None:
+        # a model made from scratch has the limit and the inputs of its configuration
         config = params.model.config
         limit = token_limit(config)
         if not has_token_type_ids(config):

@@ -103,7 +103,7 @@ def check_fit(inputs: Inputs, config: PretrainedConfig) -> None:
             raise ParamsError(
                 f"model: its highest token id is {config.vocab_size - 1}, but the data contain the id"
                 f" {highest}.",
-                "Set tokenize.tokenizer to the tokenizer of the model.",
+                "Set model.config.vocab_size to the tokens of its tokenizer.",
             )
 
 

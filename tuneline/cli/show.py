@@ -210,18 +210,12 @@ def provenance(root: Path, lock: Lock) -> dict[str, str]:
 
 
 def base_facts(base: BaseSource | None) -> dict[str, str]:
-    """Return the base model and its tokenizer: name, commit, licence and hash.
-
-    The tokenizer is left out if it is the checkpoint's own.
-    """
+    """Return the base model: name, commit, licence and hash."""
     if base is None:
         return {}
-    facts = {"base": "none: trained from scratch"}
-    if base.checkpoint:
-        facts["base"] = base.checkpoint.description
-    if base.tokenizer and (base.checkpoint is None or base.tokenizer.name != base.checkpoint.name):
-        facts["tokenizer"] = base.tokenizer.description
-    return facts
+    if base.checkpoint is None:
+        return {"base": "none: trained from scratch"}
+    return {"base": base.checkpoint.description}
 
 
 def show_model(console: Console, name: str) -> None:

@@ -10,7 +10,7 @@ from tuneline.core.records import OMITTED, Record
 
 
 class PretrainedSource(Record):
-    """A pretrained model that was brought into the project, whole or its tokenizer only."""
+    """A pretrained model that was brought into the project."""
 
     name: str
     """Name on the hub, or the path of a folder under ``models/source/``."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tuneline.core.sources import BaseSource, PretrainedSource
+from tuneline.core.sources import BaseSource
 from tuneline.params import Params
 from tuneline.paths import BASE, BASE_RECORD
 from tuneline.runtime.errors import StageError
@@ -142,14 +142,10 @@ def read_base(params: Params) -> BaseSource:
         StageError: It ran with other parameters.
     """
     base = BaseSource.read(BASE_RECORD, "The stage 'base' writes it: run `dvc repro base`.")
-    tokenizer = params.tokenize.tokenizer or params.model.checkpoint
-    _check_name("model.checkpoint", params.model.checkpoint, base.checkpoint)
-    _check_name("tokenize.tokenizer", tokenizer, base.tokenizer)
+    name = base.checkpoint.name if base.checkpoint else None
+    if name != params.model.checkpoint:
+        raise StageError(
+            f"model.checkpoint is {params.model.checkpoint}, but {BASE} has {name or 'none'}.",
+            "Run `dvc repro base`.",
+        )
     return base
-
-
-def _check_name(key: str, name: str | None, source: PretrainedSource | None) -> None:
-    """Check that what the stage ``base`` brought is what a parameter names."""
-    source_name = None if source is None else source.name
-    if name != source_name:
-        raise StageError(f"{key} is {name}, but {BASE} has {source_name or 'none'}.", "Run `dvc repro base`.")

@@ -97,8 +97,7 @@ def _describe(row: int, reason: str, text: str | tuple[str, ...], name: str) -> 
     return EncodingError.of_row(
         row,
         f"the tokenizer {name} cannot encode this text of {len(longest):,} characters ({reason}).",
-        f"It begins with {longest[:SHOWN]!r}. Shorten it or leave the row out; or train with another"
-        " tokenizer (tokenize.tokenizer).",
+        f"It begins with {longest[:SHOWN]!r}. Shorten it or leave the row out; or train another checkpoint.",
     )
 
 

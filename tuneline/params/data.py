@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from tuneline.core.task_kinds import TaskKind
-from tuneline.params.model import invalid_name
 from tuneline.params.section import Fraction, Positive, Rate, Section
 
 LABELS_OF_COLUMNS = "labels"
@@ -306,13 +305,10 @@ class WindowsParams(Section):
 class TokenizeParams(Section):
     """Section ``tokenize``."""
 
-    tokenizer: str | None = None
-    """Name of a checkpoint on the hub, or a folder ``models/source/NAME``; ``null``: the checkpoint's own.
-
-    Without a checkpoint, a WordPiece tokenizer is trained on the train split.
-    """
     vocab_size: Annotated[int, Field(ge=100)] = 4000
-    """Most tokens of a tokenizer that is trained on the train split, or on a million of its rows."""
+    """Most tokens of the WordPiece tokenizer that is trained on a million rows of train at most, where there
+    is no checkpoint.
+    """
     max_length: Annotated[int, Field(ge=4)] = 128
     """Most tokens that the model reads at once, special tokens included.
 
@@ -327,10 +323,6 @@ class TokenizeParams(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.tokenizer is not None:
-            problem = invalid_name(self.tokenizer)
-            if problem is not None:
-                raise ValueError(f"tokenizer: {problem}")
         # each row has a special token at least, in nearly all tokenizers; the stage tokenize knows how many
         stride = self.windows.stride
         if self.long_text == "windows" and stride >= self.max_length - 1:

@@ -368,10 +368,9 @@ def file_of_dvc(root: Path, path: Path) -> Path | None:
 def named(params: Mapping[str, Any]) -> list[Path]:
     """Return the user's files and folders that parameters name: data, and weights that are not of the hub."""
     paths = []
-    for key in ("model.checkpoint", "tokenize.tokenizer"):
-        name = get_value(params, key)
-        if isinstance(name, str) and is_folder(name):
-            paths.append(Path(name))
+    name = get_value(params, "model.checkpoint")
+    if isinstance(name, str) and is_folder(name):
+        paths.append(Path(name))
     if get_value(params, "data.source") == "files":
         data_path = get_value(params, "data.path") or ""
         paths.append(SOURCE / str(data_path))

@@ -27,18 +27,6 @@ def record(project: Path) -> dict:
     return json.loads((project / "models/base/source.json").read_text())
 
 
-def other_tokenizer(words: list[str]) -> dict[str, bytes]:
-    """Return the files of a tokenizer alone."""
-    files = checkpoint_files()
-    kept = {name: files[name] for name in ("tokenizer_config.json", "README.md")}
-    return {
-        **kept,
-        "tokenizer.json": (
-            BertTokenizer(vocab={w: i for i, w in enumerate(words)}).backend_tokenizer.to_str().encode()
-        ),
-    }
-
-
 def test_model_from_scratch_needs_only_the_record(project):
     use_checkpoint(project, None)
     code = (
@@ -128,48 +116,12 @@ def test_sharded_checkpoint_is_copied_with_its_index(project, hub):
     }
 
 
-def test_tokenizer_of_another_repository_with_the_same_vocabulary_is_used(project, hub):
-    hub.add("models", "someone/words", other_tokenizer(WORDS))
-    use_checkpoint(project, NAME, tokenize={"tokenizer": "someone/words"})
-    base.main()
-    assert record(project)["tokenizer"]["name"] == "someone/words"
-    assert record(project)["checkpoint"]["name"] == NAME
-
-
-def test_tokenizer_without_checkpoint_is_for_a_new_model(project, hub):
-    hub.add("models", "someone/words", other_tokenizer(WORDS))
-    use_checkpoint(project, None, tokenize={"tokenizer": "someone/words"})
-    base.main()
-    assert record(project)["checkpoint"] is None
-    assert not (project / "models/base/model").exists()
-    assert (project / "models/base/tokenizer/tokenizer.json").exists()
-
-
-SWAPPED = [*WORDS[:7], "letter", *WORDS[8:]]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            SWAPPED,
-            (
-                r"someone/words at \w+ has another vocabulary than someone/small-bert at \w+: token 7 is"
-                r" 'letter', not 'invoice'"
-            ),
-        ),
-        (
-            [*WORDS, "more"],
-            rf"it has {len(WORDS) + 1} tokens, and the weights {len(WORDS)} embeddings",
-        ),
-    ],
-)
-def test_tokenizer_of_another_vocabulary_is_refused_before_the_weights_are_fetched(
-    project, hub, words, message
-):
-    hub.add("models", "someone/words", other_tokenizer(words))
-    use_checkpoint(project, NAME, tokenize={"tokenizer": "someone/words"})
-    with pytest.raises(ParamsError, match=rf"tokenize\.tokenizer: .*{message}"):
+def test_tokenizer_with_more_tokens_than_embeddings_is_refused_before_the_weights_are_fetched(project, hub):
+    tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate([*WORDS, "more"])})
+    files = {**checkpoint_files(), "tokenizer.json": tokenizer.backend_tokenizer.to_str().encode()}
+    hub.add("models", "someone/more", files)
+    use_checkpoint(project, "someone/more")
+    with pytest.raises(ParamsError, match=rf"has {len(WORDS) + 1} tokens, and the weights {len(WORDS)} emb"):
         base.main()
     assert not [
         request for request in hub.requests if request.startswith("GET") and "model.safetensors" in request

@@ -38,19 +38,15 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def use_checkpoint(project, folder, max_length, scratch=False):
-    """Write what the stage ``base`` writes for a checkpoint, or for its tokenizer alone."""
+def use_checkpoint(project, folder, max_length):
+    """Write what the stage ``base`` writes for a checkpoint."""
     shutil.copytree(folder, project / "models/base/tokenizer")
     source = PretrainedSource(name="someone/bert", commit="c" * 40, license=None, sha256={})
     write_record(
         project / "models/base/source.json",
-        BaseSource(checkpoint=None if scratch else source, tokenizer=source),
+        BaseSource(checkpoint=source, tokenizer=source),
     )
-    model = (
-        {"tokenize.tokenizer": "someone/bert"}
-        if scratch
-        else {"model.checkpoint": "someone/bert", "model.config": None}
-    )
+    model = {"model.checkpoint": "someone/bert", "model.config": None}
     change_params(project, {**model, "tokenize.max_length": max_length})
 
 

@@ -8,7 +8,7 @@ from tests.stages.tokenize.raw_splits import sentences
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.runtime.errors import StageError
 
-LABEL = "tokenize.tokenizer: someone/bert"
+LABEL = "model.checkpoint: someone/bert"
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
     config = json.loads((bert / "tokenizer_config.json").read_text())
     config |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
     (bert / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(StageError, match="tokenizer: someone/bert"):
+    with pytest.raises(StageError, match=r"model\.checkpoint: someone/bert"):
         load_tokenizer(bert, LABEL)
     assert not trap.exists()
 
@@ -60,5 +60,5 @@ def test_load_tokenizer_never_runs_code_of_the_checkpoint(tmp_path, bert):
 @pytest.mark.parametrize("broken", ['{"version": "1.0"}'])
 def test_load_tokenizer_refuses_a_broken_file(bert, broken):
     (bert / "tokenizer.json").write_text(broken)
-    with pytest.raises(StageError, match="tokenizer: someone/bert"):
+    with pytest.raises(StageError, match=r"model\.checkpoint: someone/bert"):
         load_tokenizer(bert, LABEL)

@@ -60,7 +60,7 @@ MOST_PROPOSED = 8
 STRIDE_DIVISOR = 8
 """Neighbouring windows share at most an eighth of a window: 16 of 128 tokens."""
 RESET = (
-    "model.head", "tokenize.tokenizer", "tokenize.long_text",
+    "model.head", "tokenize.long_text",
     "tokenize.windows.stride", "tokenize.windows.max_windows", "tokenize.windows.answer",
     "train.max_steps", "train.weight_decay", "train.schedule", "train.warmup_ratio",
     "train.label_smoothing", "train.class_weights",

@@ -22,7 +22,7 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     assert done.exit_code == 0, done.output
     params = load_params()
     assert (params.model.checkpoint, params.model.revision, params.model.config) == (checkpoint, None, {})
-    assert (params.tokenize.tokenizer, params.tokenize.max_length) == (None, 64)
+    assert params.tokenize.max_length == 64
     assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 16, "last")
     assert "0.0% of rows are longer (the model takes no more)" in done.output
     assert params.model.head == "auto"
@@ -49,8 +49,7 @@ def test_texts_that_a_spreadsheet_has_damaged_are_counted(project, tickets, text
 
 
 def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
-    """Those of a regression on pairs of a hub data set, by a large checkpoint with an adapter and another
-    tokenizer."""
+    """Those of a regression on pairs of a hub data set, by a large checkpoint with an adapter."""
     former = {
         "data.source": "hub",
         "data.path": "nyu-mll/glue",
@@ -60,7 +59,6 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
         "data.text_columns": ["one", "other"],
         "data.label_column": "score",
         "data.task": "regression",
-        "tokenize.tokenizer": "google-bert/bert-base-uncased",
         "tokenize.max_length": 512,
         "model.checkpoint": "FacebookAI/roberta-large",
         "model.revision": "main",
