@@ -141,10 +141,6 @@ def compare_revisions(
     """
     task = now.predictions.task
     task_then = then.predictions.task
-    if task.has_classes != task_then.has_classes:
-        raise DataError(
-            "One of the two models predicts classes, and the other numbers.", "Name another commit."
-        )
     if task.kind != task_then.kind:
         raise DataError(
             f"The two models are of different kinds of task, {task.kind} and {task_then.kind}.",

@@ -32,7 +32,7 @@ def test_models_without_a_common_row_or_task_are_refused():
     now = predicted("p", "a", "a")
     with pytest.raises(DataError, match="no row in common"):
         compare_revisions(now, predicted("q", "a", "a"), {})
-    with pytest.raises(DataError, match="the other numbers"):
+    with pytest.raises(DataError, match="classification and regression"):
         compare_revisions(
             now, TextPredictions({("p", 0): 0}, Predictions(np.zeros(1), np.zeros(1), Regression())), {}
         )

@@ -86,10 +86,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
                 encoding=encoding,
                 sets=chosen.label_sets,
             )
-        result = evaluate_file(params, chosen, rows)
+        predictions, metrics = evaluate_file(params, chosen, rows)
 
-    result.print()
     if json is not None:
-        write_record(json, Metrics.of(result.metrics))
+        write_record(json, Metrics.of(metrics))
     if errors is not None:
-        say(f"errors: {write_errors(errors, rows, result.predictions, params.data):,} rows, {errors}")
+        say(f"errors: {write_errors(errors, rows, predictions, params.data):,} rows, {errors}")

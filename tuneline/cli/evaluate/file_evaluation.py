@@ -196,32 +196,13 @@ def _label_problem(value: Any, position: int, label: str, task: Task, written: S
     return RowProblem(position, f"the model has no class {unknown!r}", hint, repr(label))
 
 
-@dataclass(frozen=True)
-class FileEvaluation:
-    """A model on the rows of a file.
+def evaluate_file(
+    params: Params, model: EvaluatedModel, file: LabelledFile
+) -> tuple[PredictedLogits, dict[str, float]]:
+    """Predict the rows of a file, and print what the stage ``evaluate`` computes for the reported split.
 
-    Attributes:
-        predictions: Labels and logits of the rows.
-        metrics: As in ``metrics/evaluate.json``; without leaks.
-        table: The metrics with their intervals.
-        lines: The verdict, the worst slice, and what could not be computed.
-    """
-
-    predictions: PredictedLogits
-    metrics: Mapping[str, float]
-    table: Table
-    lines: Sequence[str]
-
-    def print(self) -> None:
-        """Print table and lines."""
-        console = Console(soft_wrap=True)
-        console.print(self.table)
-        for line in self.lines:
-            console.print(Text(line))
-
-
-def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> FileEvaluation:
-    """Predict the rows of a file, and compute what the stage ``evaluate`` computes for the reported split.
+    Returns:
+        The predictions, and the metrics as in ``metrics/evaluate.json``, without leaks.
 
     Raises:
         InputError: The tokenizer of the model fails on a row.
@@ -252,8 +233,10 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
     title = f"{model.name} on {file.path.name}, {run.evidence}"
     if file.left_out:
         title += f", {file.left_out:,} left out"
-    table = _metrics_table(title, metrics, evaluation.predictions, positive)
+    console = Console(soft_wrap=True)
+    console.print(_metrics_table(title, metrics, evaluation.predictions, positive))
 
+    # the verdict, the worst slice, and what the model did not read
     lines = [str(finding) for finding in judge_run(run)]
     worst = evaluation.slices.worst
     if worst is not None:
@@ -264,7 +247,9 @@ def evaluate_file(params: Params, model: EvaluatedModel, file: LabelledFile) -> 
         )
     if truncated:
         lines.append(f"{truncated:,} of {run.rows:,} rows are {model.classifier.unread}.")
-    return FileEvaluation(predictions, metrics, table, lines)
+    for line in lines:
+        console.print(Text(line))
+    return predictions, metrics
 
 
 def _metrics_table(

@@ -100,7 +100,7 @@ def judge_run(run: RunFacts) -> list[Finding]:
         candidates.append(_diverged(run))
     # Rows that cannot tell how good a model is cannot tell what a longer training is worth.
     if not run.is_frozen and doubt is None:
-        candidates += [still_improving(run), _overfitting(run)]
+        candidates += [_still_improving(run), _overfitting(run)]
     if doubt is None:
         candidates.append(leaks(run, metric))
     for finding in candidates:
@@ -398,7 +398,7 @@ def _diverged(run: RunFacts) -> Finding | None:
     return Finding("loss_does_not_fall", "warning", sentence, advice)
 
 
-def still_improving(run: RunFacts) -> Finding | None:
+def _still_improving(run: RunFacts) -> Finding | None:
     """Return that the last evaluation on validation was clearly the best."""
     name, metric = run.validated
     losses = run.validation.get("loss", ())
@@ -529,38 +529,15 @@ def judge_errors(confidences: Sequence[float], errors: Sequence[float]) -> str:
 
 
 def next_steps(run: RunFacts) -> list[tuple[str, str]]:
-    """Return commands that run as printed in a project with the result, each with its purpose, best first."""
-    review = (REVIEW, "look at the labels that are probably wrong")
-    # rows that cannot tell how good a model is cannot tell if another one is better
-    if run.metric is not None and undecided(run, run.metric) is not None:
-        return [review]
+    """Return commands that run as printed in a project with the result, each with its purpose.
 
+    What a finding advises is not repeated.
+    """
     steps = []
-    if not run.is_frozen:
-        steps += _training_steps(run)
-    elif not run.has_tried_both:
-        steps.append((TRY_BOTH, "fine-tune as well, and publish the better one"))
-    steps.append(review)
-    return steps
-
-
-def _training_steps(run: RunFacts) -> list[tuple[str, str]]:
-    """Return the next steps after a fine-tuned model, or one that was trained from scratch."""
-    steps = []
-    rivals = set()
-    if run.metric is not None:
-        rivals = {comparison.name for comparison in unbeaten(run, run.metric)}
-    if FROZEN_MODEL in rivals and not run.has_tried_both:
-        steps.append(
-            (TRY_BOTH, "fit a linear model to the frozen checkpoint, too, and publish the better one")
-        )
-    if still_improving(run) is not None:
-        steps.append((f"{RUN} {run.longer}", "train twice as long"))
-
-    # A sweep tries several rates: half the rate is for projects without one.
     rate = run.params.get("train.learning_rate")
-    if run.sweep is not None:
+    if run.sweep is not None and not run.is_frozen:
         steps.append((f"tuneline sweep {run.sweep}", "compare nine variants of rate and steps"))
-    elif rate:
+    elif rate and not run.is_frozen:  # for projects without a sweep, which tries several rates
         steps.append((f"{RUN} train.learning_rate={rate / 2:.2g}", "half the learning rate"))
+    steps.append((REVIEW, "look at the labels that are probably wrong"))
     return steps
