@@ -9,7 +9,7 @@ FINDS: dict[str, dict[str, tuple[str, ...]]] = {
         "leakage": ("leakage",),
         "conflicts": ("conflicting_labels",),
         "classes": ("rare_classes", "class_names", "absent_classes"),
-        "encoding": ("broken_encoding", "mixed_encoding"),
+        "encoding": ("broken_encoding",),
         "control": ("control_characters",),
         "blank": ("blank_text", "empty_rows"),
         "lengths": ("length_outliers",),

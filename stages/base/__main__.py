@@ -92,7 +92,6 @@ def check_tokenizer(checkpoint: Pretrained, folder: Path) -> None:
 def find_checkpoint(name: str, revision: str | None) -> Pretrained:
     """Find the checkpoint, and refuse one that cannot be trained before anything is fetched."""
     checkpoint = find_pretrained(name, revision)
-    announce_commit(checkpoint, revision)
     check_model_type(checkpoint)
     checkpoint.weight_files()
     if not checkpoint.tokenizer_files():
@@ -101,15 +100,6 @@ def find_checkpoint(name: str, revision: str | None) -> Pretrained:
             "Save the weights and their own tokenizer into one folder models/source/NAME, and name that.",
         )
     return checkpoint
-
-
-def announce_commit(pretrained: Pretrained, revision: str | None) -> None:
-    """Print the commit of a branch or tag: nothing looks at the branch again until the stage is forced."""
-    if pretrained.commit is not None and pretrained.commit != revision:
-        say(
-            f"base: {pretrained.name}: {revision or 'main'} is commit {pretrained.commit} now; `dvc repro"
-            " --force base` looks again"
-        )
 
 
 def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> PretrainedSource:

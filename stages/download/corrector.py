@@ -39,10 +39,8 @@ class Corrector:
         self._after = parsed_labels(task, labels["after"])
         self._after_codes = task.codes(self._after)
         self._usable = task.valid(self._after)
-        # Of each label correction: a row has its texts and one of its labels; a row has its texts and a label
-        # of neither side.
+        # of each label correction: a row has its texts and one of its labels
         self._found = np.zeros(labels.num_rows, dtype=bool)
-        self._differs = np.zeros(labels.num_rows, dtype=bool)
 
         dropped = corrections.dropped
         self._dropped_entries = _entries(dropped)
@@ -81,8 +79,6 @@ class Corrector:
                     self._found[entry] = True
                 elif codes[row] == self._after_codes[entry]:
                     self._found[entry] = True
-                else:
-                    self._differs[entry] = True
         field = batch.schema.field(column)
         return batch.set_column(column, field, column_of(self._task, labels).cast(field.type))
 
@@ -107,13 +103,8 @@ class Corrector:
             f" {self.left_out:,}."
         )
 
-        unmatched = ~self._found & ~self._differs
-        stale = self._differs & ~self._found
-        lost = "The source has lost these rows or changed their texts, or data.max_rows leaves them out."
-        changed = "Their rows have another label now than the one that was corrected."
-        _warn(label_file(), unmatched, "match no row of this data", lost)
-        _warn(label_file(), stale, "are not applied", changed)
-        _warn(dropped_file(), ~self._matched, "match no row of this data", lost)
+        _warn(label_file(), ~self._found)
+        _warn(dropped_file(), ~self._matched)
 
         hashes = {}
         for path in (label_file(), dropped_file()):
@@ -122,8 +113,7 @@ class Corrector:
         return AppliedCorrections(
             labels=self.relabelled,
             dropped=self.left_out,
-            unmatched=int(unmatched.sum() + (~self._matched).sum()),
-            stale=int(stale.sum()),
+            unmatched=int((~self._found).sum() + (~self._matched).sum()),
             sha256=hashes,
         )
 
@@ -136,8 +126,8 @@ def _entries(table: pa.Table) -> dict[str, list[int]]:
     return entries
 
 
-def _warn(path: Path, entries: NDArray[np.bool_], problem: str, hint: str) -> None:
-    """Warn about the entries of a file of corrections that a mask has, if any."""
+def _warn(path: Path, entries: NDArray[np.bool_]) -> None:
+    """Warn about the entries of a file of corrections that match no row, if any."""
     number = entries.sum()
     if not number:
         return
@@ -145,6 +135,6 @@ def _warn(path: Path, entries: NDArray[np.bool_], problem: str, hint: str) -> No
     if number > NAMED_LINES:
         lines.append("...")
     say(
-        f"download: warning: {number:,} of {len(entries):,} corrections {problem} ({path}, line"
-        f" {', '.join(lines)}). {hint}"
+        f"download: warning: {number:,} of {len(entries):,} corrections match no row of this data ({path},"
+        f" line {', '.join(lines)}): the source has other texts or labels, or data.max_rows leaves them out."
     )

@@ -27,8 +27,8 @@ from tuneline.params.validate import ValidateParams
 Columns = dict[str, NDArray[Any]]
 """Scalar columns by name, of shape ``(rows,)``."""
 SEVERITIES = {"error": FailureSeverity.CRITICAL, "warning": FailureSeverity.WARNING}
-TableKind = Literal["columns", "raw", "tokenized", "between"]
-"""``columns`` has a row for each column of a split, ``raw`` and ``tokenized`` the rows of the split.
+TableKind = Literal["raw", "tokenized", "between"]
+"""``raw`` and ``tokenized`` have the rows of the split.
 
 ``between`` has one row: the measurements of the split.
 """
@@ -184,16 +184,6 @@ _SOURCE_CHANGED = (
 
 _CHECKS = (
     Check(
-        "columns",
-        "columns",
-        (Requirement("expected", equals="found"),),
-        title="Every split has the columns it should have, with their types and label names.",
-        hint=(
-            "Files under data/raw or data/tokenized were not written by this version of the pipeline: run"
-            " `dvc repro -f download`."
-        ),
-    ),
-    Check(
         "rows",
         "between",
         (Requirement("rows", low="min_rows"),),
@@ -202,13 +192,6 @@ _CHECKS = (
             "Look at data.splits and data.max_rows: a slice may be too small. Metrics on fewer rows are not"
             " reliable."
         ),
-    ),
-    Check(
-        "missing_values",
-        "raw",
-        (Requirement("missing", high=0),),
-        title="No text and no label is missing.",
-        hint=f"{_FIX_SOURCE}, or remove them from it.",
     ),
     Check(
         "blank_text",
@@ -236,13 +219,6 @@ _CHECKS = (
             "These texts contain replacement characters, or UTF-8 read as Latin-1. Set data.files.encoding,"
             " or export the source again."
         ),
-    ),
-    Check(
-        "mixed_encoding",
-        "raw",
-        (Requirement("broken_characters", high=0),),
-        title="No single text was decoded with another encoding than it was written in.",
-        hint="Correct these rows in the source, or export it again in utf-8.",
     ),
     Check(
         "length_outliers",

@@ -71,7 +71,7 @@ class ClassFindings:
         A name that ``data.label_names`` lists is meant, even if it reads like a missing value. The result is
         ``None`` where labels are not classes, or without labels in train.
         """
-        if not task.class_names or "train" not in raw or not raw["train"].is_labelled:
+        if not task.class_names or not raw["train"].is_labelled:
             return None
         counts = {split: _counts(current) for split, current in raw.items() if current.is_labelled}
         is_rare = counts["train"] < params.validate_.min_class_rows

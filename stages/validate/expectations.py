@@ -238,7 +238,7 @@ def _entry(outcome: CheckOutcome, data: DerivedData) -> CheckEntry:
     is_measured = outcome.table.kind == "between"
     failed = outcome.status != "passed"
     examples = []
-    if outcome.status == "failed" and has_texts(outcome, data.raw):
+    if outcome.status == "failed" and outcome.table.kind != "between":
         examples = examples_of(outcome, data)
     return CheckEntry(
         check=check.key,
@@ -266,11 +266,6 @@ def checked_columns(arguments: Mapping[str, Any]) -> list[str]:
 def shown_columns(outcome: CheckOutcome) -> list[str]:
     """Return the columns that show why a row violates a check."""
     return list(outcome.check.shows) or checked_columns(outcome.arguments)
-
-
-def has_texts(outcome: CheckOutcome, raw: Mapping[str, RawSplit]) -> bool:
-    """Return True if the checked rows are rows of a raw split."""
-    return outcome.table.kind in ("raw", "tokenized") and outcome.table.split in raw
 
 
 def examples_of(outcome: CheckOutcome, data: DerivedData) -> list[Violation]:
@@ -317,7 +312,7 @@ def write_row_files(
     (folder / "README.md").write_text(README, encoding="utf-8")
     by_check: dict[str, list[CheckOutcome]] = defaultdict(list)
     for outcome in outcomes:
-        if has_texts(outcome, raw) and len(outcome.failing):
+        if outcome.table.kind != "between" and len(outcome.failing):
             by_check[outcome.check.key].append(outcome)
     for check, of_check in by_check.items():
         phase(f"rows of {check}")

@@ -108,27 +108,19 @@ def derive_raw(source: SplitReader, text_columns: Sequence[str], task: Task, fol
 def scalar_columns(batch: pa.RecordBatch, text_columns: Sequence[str], task: Task) -> Columns:
     """Return the scalar columns of a batch: all of ``RawSplit`` except the keys."""
     rows = batch.num_rows
-    missing = np.zeros(rows, dtype=np.int64)
     characters = np.zeros(rows, dtype=np.int64)
     control_characters = np.zeros(rows, dtype=np.int64)
     broken = np.zeros(rows, dtype=np.int64)
     visible = np.zeros(rows, dtype=np.int64)
     for name in text_columns:
         texts = pc.fill_null(batch[name], "")
-        is_missing = batch[name].is_null().to_numpy(zero_copy_only=False)
-        missing += is_missing
         characters += _as_integers(pc.utf8_length(texts))
         control_characters += _as_integers(pc.count_substring_regex(texts, CONTROL_CLASS))
         broken += broken_characters(texts)
-        # A missing text violates missing_values only: it counts as a visible one.
-        text_visible = _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))
-        text_visible[is_missing] = 1
-        visible += text_visible
+        visible += _as_integers(pc.utf8_length(pc.utf8_trim_whitespace(texts)))
 
-    missing += batch[LABELS].is_null().to_numpy(zero_copy_only=False)
     labels = labels_of(task, batch[LABELS])
     return {
-        "missing": missing,
         "characters": characters,
         "control_characters": control_characters,
         "broken_characters": broken,
@@ -148,7 +140,7 @@ class RawSplit:
     """One raw split, and what was derived from it.
 
     Attributes:
-        columns: Scalar columns: ``missing``, ``visible_characters`` (without white space around them),
+        columns: Scalar columns: ``visible_characters`` (without white space around them),
             ``characters``, ``control_characters``, ``broken_characters``, ``labels`` (``Task.codes``),
             ``valid_label``; ``key``, and ``unordered_key``, which does not depend on the order of the texts.
         folder: The folder of the words of its files.

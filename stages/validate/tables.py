@@ -39,7 +39,7 @@ from tuneline.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.reports.checks import Profile, SplitProfile, Words
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import phase
-from tuneline.tasks import TASKS, Task
+from tuneline.tasks import Task
 from tuneline.tasks.schemas import raw_schema, read_task, tokenized_schema
 
 WORDS = 500
@@ -75,7 +75,7 @@ class DataFolders:
 class DerivedData:
     """Everything that is derived from the data.
 
-    ``raw``, ``profiles`` and ``clusters`` (of each row) have the splits with the expected columns, by name.
+    ``raw``, ``profiles`` and ``clusters`` (of each row) are by split.
     """
 
     params: Params
@@ -92,7 +92,8 @@ class DerivedData:
 def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None) -> DerivedData:
     """Read all splits and derive the tables to check.
 
-    A split without the expected columns has the table ``columns`` only.
+    Raises:
+        DataError: A file has not the columns, types and label names that the pipeline writes.
     """
     # files and their schemas
     text_columns = params.data.text_columns
@@ -102,39 +103,22 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     for split in SPLITS:
         raw_files[split] = SplitReader.open(folders.raw, split, "download")
         tokenized_files[split] = SplitReader.open(folders.tokenized, split, "tokenize")
-    labels = _train_labels(params, raw_files["train"])
-    raw_expected = raw_schema(text_columns, labels)
+    labels = read_task(raw_files["train"].schema)
     answer = None
     if params.tokenize.long_text == "windows":
         answer = params.tokenize.windows.answer
-    tokenized_expected = tokenized_schema(vocabulary.has_type_ids, labels, answer)
+    check_schemas(raw_files, raw_schema(text_columns, labels))
+    check_schemas(tokenized_files, tokenized_schema(vocabulary.has_type_ids, labels, answer))
 
-    # columns of the splits that can be read
+    # their columns
     with engine(params.run):
-        raw = read_raw(
-            _with_schema(raw_files, raw_expected), text_columns, labels, folders.derived / "raw", params.run
-        )
+        raw = read_raw(raw_files, text_columns, labels, folders.derived / "raw", params.run)
         tokenized = read_tokenized(
-            _with_schema(tokenized_files, tokenized_expected),
-            vocabulary,
-            labels,
-            folders.derived / "tokenized",
-            params.run,
+            tokenized_files, vocabulary, labels, folders.derived / "tokenized", params.run
         )
     profiles = {split: profile_split(current, labels) for split, current in raw.items()}
     classes = ClassFindings.of(raw, labels, params)
     data = DerivedData(params, folders, labels, raw, profiles, promoted, classes, [], {})
-
-    # tables of columns
-    for split in SPLITS:
-        schemas = {
-            "raw": (raw_expected, raw_files[split].schema),
-            "tokenized": (tokenized_expected, tokenized_files[split].schema),
-        }
-        columns = schema_columns(schemas)
-        wrong = np.flatnonzero(columns["expected"] != columns["found"])
-        lines = [f"expected {columns['expected'][row]}, found {columns['found'][row]}" for row in wrong]
-        data.tables.append(Table("columns", split, columns, notes={"columns": lines}))
 
     # tables of rows
     phase("near-duplicates")
@@ -152,7 +136,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     for split, similar_rows in zip(raw, near_duplicates, strict=True):
         data.tables.append(_raw_table(data, split, similar_rows))
     for split, columns in tokenized.items():
-        data.tables.append(_tokenized_table(data, raw_files[split], columns, vocabulary))
+        data.tables.append(_tokenized_table(data, split, columns, vocabulary))
 
     # tables of measurements
     phase("labels")
@@ -160,44 +144,26 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
         found = Findings()
         if split == "train":
             found = examine_labels(raw[split], text_columns, labels)
-        measure(data, split, tokenized.get(split), found)
+        measure(data, split, tokenized[split], found)
         row = {name: np.array([value]) for name, value in found.columns.items()}
         limits = measured_limits(params.validate_)
         data.tables.append(Table("between", split, row, limits, found.notes, found.words))
     return data
 
 
-def _with_schema(splits: Mapping[str, SplitReader], expected: pa.Schema) -> dict[str, SplitReader]:
-    """Return the splits with the columns, types and label names of a schema."""
+def check_schemas(splits: Mapping[str, SplitReader], expected: pa.Schema) -> None:
+    """Refuse splits without the columns, types and label names of a schema."""
     required = described(expected)
-    return {name: split for name, split in splits.items() if described(split.schema) == required}
-
-
-def _train_labels(params: Params, train: SplitReader) -> Task:
-    """Return the label schema of train, which all splits must have; without labels if train lost them."""
-    try:
-        return read_task(train.schema)
-    except DataError:
-        return TASKS[params.data.task].of_outputs(())
-
-
-def schema_columns(schemas: Mapping[str, tuple[pa.Schema, pa.Schema]]) -> dict[str, NDArray[np.object_]]:
-    """Return the columns ``expected`` and ``found``: the type of each column of a split.
-
-    ``schemas`` has both schemas by kind of file.
-    """
-    expected_lines = []
-    actual_lines = []
-    for kind, (expected_schema, actual_schema) in schemas.items():
-        expected = described(expected_schema)
-        actual = described(actual_schema)
-        for name in sorted(expected.keys() | actual.keys()):
-            expected_lines.append(f"{kind} {name}: {expected.get(name, 'absent')}")
-            actual_lines.append(f"{kind} {name}: {actual.get(name, 'absent')}")
-    return {
-        "expected": np.array(expected_lines, dtype=object),
-        "found": np.array(actual_lines, dtype=object),
-    }
+    for reader in splits.values():
+        found = described(reader.schema)
+        if found != required:
+            different = dict(required.items() ^ found.items())
+            name = min(different)
+            raise DataError(
+                f"{reader.name}: {name}: expected {required.get(name, 'none')}, found"
+                f" {found.get(name, 'none')}.",
+                "Another version of the pipeline wrote it: run `dvc repro -f download`.",
+            )
 
 
 def described(schema: pa.Schema) -> dict[str, str]:
@@ -229,26 +195,25 @@ def _raw_table(data: DerivedData, split: str, near_duplicates: NearDuplicateRows
         del columns["valid_label"]
 
     limits: dict[str, Any] = {}
-    if "train" in data.profiles:
-        lengths = length_limits(data.profiles["train"].characters)
-        if lengths is not None:
-            limits["shortest"], limits["longest"] = lengths
+    lengths = length_limits(data.profiles["train"].characters)
+    if lengths is not None:
+        limits["shortest"], limits["longest"] = lengths
     return Table("raw", split, columns, limits, notes)
 
 
-def _tokenized_table(data: DerivedData, raw: SplitReader, columns: Columns, vocabulary: Vocabulary) -> Table:
+def _tokenized_table(data: DerivedData, split: str, columns: Columns, vocabulary: Vocabulary) -> Table:
     """Return the table of the rows of a tokenized split."""
     params = data.params
-    current = data.raw.get(raw.split)
+    current = data.raw[split]
     notes: dict[str, list[str]] = {}
     # rows are compared with the raw ones only where both have the same numbers
-    if current is not None and current.rows == len(columns["tokens"]):
+    if current.rows == len(columns["tokens"]):
         columns = columns | {"raw_labels": current.columns[LABELS]}
-    if current is not None and columns["tokens"].max(initial=0) >= params.tokenize.max_length:
-        phase(f"lengths of {raw.split}")
+    if columns["tokens"].max(initial=0) >= params.tokenize.max_length:
+        phase(f"lengths of {split}")
         lengths = whole_lengths(current, params.data.text_columns, data.folders.tokenizer)
         notes = {"truncation_rate": truncation_notes(lengths, params.tokenize)}
-    return Table("tokenized", raw.split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
+    return Table("tokenized", split, columns, tokenized_limits(vocabulary, params.tokenize), notes)
 
 
 def tokenized_limits(vocabulary: Vocabulary, params: TokenizeParams) -> dict[str, Any]:
@@ -288,7 +253,7 @@ def measured_limits(params: ValidateParams) -> dict[str, float]:
     }
 
 
-def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Findings) -> None:
+def measure(data: DerivedData, split: str, tokenized: Columns, found: Findings) -> None:
     """Add the measurements of a split to findings: of itself, against train, against the promoted data.
 
     ``vocabulary_overlap`` and ``promoted_vocabulary`` are fractions of the occurrences of all words. The
@@ -303,13 +268,12 @@ def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Fin
         measured["class_balance"] = largest_share(data.labels, current.labels)
     if data.classes and split == "train":
         measured["absent_classes"] = int(np.count_nonzero(data.classes.counts["train"] == 0))
-    if tokenized is not None:
-        tokenized_rows = len(tokenized["tokens"])
-        measured["lost_rows"] = abs(tokenized_rows - current.rows)
-        found.words["lost_rows"] = f"{tokenized_rows:,} rows, and {current.rows:,} raw ones"
-        content = tokenized["content_tokens"].sum()
-        measured["unknown_rate"] = float(tokenized["unknown_tokens"].sum() / max(content, 1))
-        found.words["unknown_rate"] = percent(measured["unknown_rate"])
+    tokenized_rows = len(tokenized["tokens"])
+    measured["lost_rows"] = abs(tokenized_rows - current.rows)
+    found.words["lost_rows"] = f"{tokenized_rows:,} rows, and {current.rows:,} raw ones"
+    content = tokenized["content_tokens"].sum()
+    measured["unknown_rate"] = float(tokenized["unknown_tokens"].sum() / max(content, 1))
+    found.words["unknown_rate"] = percent(measured["unknown_rate"])
     if split == "train" and current.rows:
         phase("words of train")
         lengths_of_train = whole_lengths(current, data.params.data.text_columns, data.folders.tokenizer)
@@ -318,7 +282,7 @@ def measure(data: DerivedData, split: str, tokenized: Columns | None, found: Fin
 
     # compared with train
     lengths = current.columns["characters"]
-    if split != "train" and "train" in data.raw:
+    if split != "train":
         train = data.profiles["train"]
         measured["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
         if current.is_labelled and train.labels is not None:

@@ -84,9 +84,7 @@ class AppliedCorrections(Record):
     dropped: int
     """Rows that were left out."""
     unmatched: int
-    """Corrections that match no row."""
-    stale: int
-    """Label corrections that were not applied: the row's label is no longer the label that was corrected."""
+    """Corrections that match no row: its texts or its label are others now."""
     sha256: Mapping[str, str]
     """SHA-256 of each file of corrections, by name."""
 

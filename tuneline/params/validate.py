@@ -14,14 +14,14 @@ from tuneline.params.section import Positive, PositiveFloat, Rate, Section
 
 CheckSeverity = Literal["error", "warning", "ignore"]
 ERROR_CHECKS = (
-    "columns", "rows", "missing_values", "blank_text", "broken_encoding", "label_set", "absent_classes",
+    "rows", "blank_text", "broken_encoding", "label_set", "absent_classes",
     "conflicting_labels", "leakage", "row_count", "ids_in_vocabulary", "special_tokens", "max_length",
     "column_lengths", "attention_mask", "token_type_ids", "token_labels", "empty_rows", "unknown_rate",
     "truncation_rate",
 )  # fmt: skip
 """Checks that stop the pipeline, unless ``severity`` says otherwise."""
 WARNING_CHECKS = (
-    "control_characters", "mixed_encoding", "length_outliers", "rare_classes",
+    "control_characters", "length_outliers", "rare_classes",
     "class_names", "class_balance", "duplicates", "near_duplicates", "revealing_words",
     "word_pieces", "label_drift", "length_drift", "vocabulary_overlap", "promoted_rows",
     "promoted_labels", "promoted_lengths", "promoted_vocabulary",

@@ -40,7 +40,7 @@ class CheckEntry(Record):
     """Key of the check, as under ``validate`` in params.yaml."""
     split: str
     table: str
-    """Kind of the checked table: ``columns``, ``raw``, ``tokenized`` or ``between``."""
+    """Kind of the checked table: ``raw``, ``tokenized`` or ``between``."""
     severity: Severity
     status: Status
     title: str

@@ -242,10 +242,6 @@ LONG = 0.02
 LONGEST, MOST_WORDS = 60, 4
 BLANK = 0.05
 """Names that are missing, such as the name of the index that pandas writes."""
-TWICE = 0.01
-"""Headers with a name twice."""
-COUNTED = 0.01
-"""Headers that number the columns from 0, as pandas does where they have no names."""
 MOSTLY_BLANK = 0.9
 """Share of blank cells from which a column without a name says nothing."""
 CERTAIN = 2.0
@@ -265,22 +261,13 @@ def header_evidence(records: Sequence[Sequence[str]]) -> float:
         if len(record) == len(first) and _plain(record) != _plain(first):
             below.append(record)
     cells = [cell.strip() for cell in first]
-    positions = [str(position) for position in range(len(first))]
-    is_counted = len(first) > 1 and cells == positions
-
-    # evidence of the file
-    evidence = math.log(HAS_HEADER / (1 - HAS_HEADER)) + _twice_evidence(first, below)
-    if is_counted:
-        evidence += math.log(COUNTED)
-
-    # evidence of each column
+    evidence = math.log(HAS_HEADER / (1 - HAS_HEADER))
     for position, cell in enumerate(cells):
-        values = [record[position].strip() for record in below]
-        evidence += _cell_evidence(cell, values, is_counted)
+        evidence += _cell_evidence(cell, [record[position].strip() for record in below])
     return evidence
 
 
-def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
+def _cell_evidence(cell: str, below: Sequence[str]) -> float:
     """Return the evidence of one column: its first cell, and the cells below."""
     filled = [value for value in below if value]
     blank = _share(len(below) - len(filled), len(below))
@@ -292,9 +279,7 @@ def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
 
     # Is it a number, and are they?
     numbers = _share(sum(map(_is_number, filled)), len(filled))
-    if is_counted:
-        evidence -= math.log(numbers)
-    elif cell.isdecimal() and _is_number(cell):
+    if cell.isdecimal() and _is_number(cell):
         evidence += math.log(NUMBER / numbers)
     elif _is_number(cell):
         evidence += math.log(FRACTION / numbers)
@@ -311,9 +296,9 @@ def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
     # Does it occur again, and do they? A class does, a name seldom.
     counts = Counter(filled)
     repeated = _share(sum(times for times in counts.values() if times > 1), len(filled))
-    if not is_counted and cell in counts:
+    if cell in counts:
         evidence += math.log(OCCURS_BELOW / repeated)
-    elif not is_counted:
+    else:
         evidence += math.log((1 - OCCURS_BELOW) / (1 - repeated))
 
     # Is it a name that many files have?
@@ -322,19 +307,6 @@ def _cell_evidence(cell: str, below: Sequence[str], is_counted: bool) -> float:
     if cell.casefold() in KNOWN_NAMES:
         return evidence + math.log(KNOWN / min(known, 1.0))
     return evidence + math.log((1 - KNOWN) / max(1 - known, KNOWN_BY_CHANCE))
-
-
-def _twice_evidence(first: Sequence[str], below: Sequence[Sequence[str]]) -> float:
-    """Return the evidence of equal cells in the first record."""
-    twice = _share(sum(map(_has_equal_cells, below)), len(below))
-    if _has_equal_cells(first):
-        return math.log(TWICE / twice)
-    return math.log((1 - TWICE) / (1 - twice))
-
-
-def _has_equal_cells(record: Sequence[str]) -> bool:
-    filled = [cell for cell in record if cell.strip()]
-    return len(set(filled)) < len(filled)
 
 
 def _share(count: int, total: int) -> float:

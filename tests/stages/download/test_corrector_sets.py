@@ -41,4 +41,4 @@ def test_correction_of_a_set_is_applied_however_it_is_ordered(download):
     after = sets_of(download({"all.csv": CSV}, DATA)["train"])
     assert after == {**before, pairs[0]: {"c"}, pairs[1]: {"a", "c"}, empty: {"b"}}
     corrections = json.loads(Path("data/raw/source.json").read_text())["corrections"]
-    assert (corrections["labels"], corrections["stale"]) == (3, 1)
+    assert (corrections["labels"], corrections["unmatched"]) == (3, 1)

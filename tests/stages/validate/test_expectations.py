@@ -93,7 +93,6 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
     noisy = range(20, 50, 3)
     for row in noisy:  # more than the five rows of the report
         data.raw["train"]["two"][row] += "\x07" * (row - 19)
-    data.raw["train"]["row"][51] = None
     data.labels = Classification(("no", "yes", "No"))
     data.tokenize()
     rows = write(data)
@@ -110,7 +109,6 @@ def test_all_violating_rows_are_written_with_texts_and_reasons(data, write, monk
     assert [(row["split"], row["row"], row["two"], row["reason"]) for row in rows["control_characters"]] == [
         ("train", row, data.raw["train"]["two"][row], f"control characters {row - 19}") for row in noisy
     ]
-    assert [(row["row"], row["row_"]) for row in rows["missing_values"]] == [(51, None)]
     assert {(row["split"], row["reason"]) for row in rows["class_names"]} == {
         (split, "class 'No'") for split in data.raw
     }

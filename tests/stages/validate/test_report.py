@@ -129,12 +129,3 @@ def test_checks_json_is_strict_json(folder):
     assert values["raw_sha256"] == {
         split: file_hash(folder.parent / f"data/raw/{split}.parquet") for split in SPLITS
     }
-
-
-def test_wrong_columns_are_escaped(tmp_path):
-    data = data_with_markup()
-    del data.tokenized["test"]["token_type_ids"]
-    data.params = good_data().params  # expects the column "two"
-    page = (report(data, tmp_path) / "index.html").read_text(encoding="utf-8")
-    assert "<u>two" not in page
-    assert "raw <u>two</u>: string" in Page(page).text
