@@ -49,24 +49,19 @@ def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any
 @calibrated.register(Classification)
 def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Classification:
     """Return the task with one temperature for all classes."""
-    labelled = _fitting(task, logits, labels)
-    if not len(labelled):
+    rows, folds, independent = _fitting(task, logits, labels, clusters)
+    if not len(rows):
         return task
-    surplus = _surplus(independent_rows(clusters, labelled))
-    rows = spaced_rows(labelled)
-    folds = _folds(clusters, rows)
-    return replace(task, temperature=_chosen_temperature(logits[rows], labels[rows], folds, surplus))
+    temperature = _chosen_temperature(logits[rows], labels[rows], folds, _surplus(independent))
+    return replace(task, temperature=temperature)
 
 
 @calibrated.register(Multilabel)
 def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Multilabel:
     """Return the task with a temperature for each label: its own where that is better than the shared one."""
-    labelled = _fitting(task, logits, labels)
-    if not len(labelled):
+    rows, folds, independent = _fitting(task, logits, labels, clusters)
+    if not len(rows):
         return task
-    independent = independent_rows(clusters, labelled)
-    rows = spaced_rows(labelled)
-    folds = _folds(clusters, rows)
     logits = logits[rows]
     has_label = (labels[rows] == 1).astype(np.int64)
 
@@ -115,22 +110,26 @@ def best_temperature(loss: Callable[[float], float]) -> float:
     return float(np.exp(minimum.x))
 
 
-def _fitting(task: Task, logits: Logits, labels: Labels) -> NDArray[np.int64]:
-    """Return the numbers of the rows that have a label, and for which the model gave finite numbers."""
-    return np.flatnonzero(task.valid(labels) & np.isfinite(logits).all(axis=1))
+def _fitting(
+    task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Choose the rows that fit a temperature: with a label, and with finite outputs.
+
+    Returns:
+        Their numbers; the fold of each, the same for rows of one cluster; and how many are independent of
+        all that could have been chosen.
+    """
+    labelled = np.flatnonzero(task.valid(labels) & np.isfinite(logits).all(axis=1))
+    rows = spaced_rows(labelled)
+    numbers = np.arange(len(rows))
+    if clusters is not None:
+        _, numbers = np.unique(clusters[rows], return_inverse=True)
+    return rows, np.asarray(numbers % FOLDS), independent_rows(clusters, labelled)
 
 
 def _surplus(independent: int) -> float:
     """Return the share of the one decision that counts as wrong in addition, among two more (Laplace)."""
     return 1 / (independent + 2)
-
-
-def _folds(clusters: NDArray[Any] | None, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the fold of each row; rows of one cluster are in one."""
-    if clusters is None:
-        return np.arange(len(rows)) % FOLDS
-    _, numbers = np.unique(clusters[rows], return_inverse=True)
-    return np.asarray(numbers % FOLDS)
 
 
 def _two_classes(logits: NDArray[np.float32]) -> Logits:

@@ -1,10 +1,11 @@
 """Predictions of a deployed model for a stream of rows, with one window of rows in memory at a time."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tuneline.decisions.rule import NO_NUMBER, PLAIN, AnswerRule
+from tuneline.decisions.rule import PLAIN, AnswerRule
 from tuneline.model.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.predict.columns import InputColumns, OutputColumns, Row, why_values
@@ -34,34 +35,28 @@ class StreamOptions:
 
 @dataclass
 class PredictedCounts:
-    """Counts of rows: predicted, left out, too long for the model, and without an answer or a number."""
+    """Counts of rows: predicted, left out, too long for the model, and without an answer, by the reason."""
 
     rows: int = 0
     skipped: int = 0
     truncated: int = 0
-    abstained: int = 0
-    without_number: int = 0
+    unanswered: Counter[str] = field(default_factory=Counter)
 
     def add(self, counts: "PredictedCounts") -> None:
         """Add the counts of other rows."""
         self.rows += counts.rows
         self.skipped += counts.skipped
         self.truncated += counts.truncated
-        self.abstained += counts.abstained
-        self.without_number += counts.without_number
+        self.unanswered += counts.unanswered
 
     def print_summary(self, model: ExportedModel, started: float) -> None:
         """Print the counts and the time since ``started`` (``time.perf_counter``) to standard error."""
         if self.truncated:
             share = self.truncated / self.rows
             say(f"{self.truncated:,} of {self.rows:,} rows ({share:.1%}) are {model.unread}", error=True)
-        if self.abstained:
-            share = self.abstained / self.rows
-            of_rows = f"{self.abstained:,} of {self.rows:,} rows ({share:.1%})"
-            say(f"{of_rows} got no answer: column abstained", error=True)
-        if self.without_number:
-            of_rows = f"{self.without_number:,} of {self.rows:,} rows"
-            say(f"{of_rows} got no answer: {NO_NUMBER}", error=True)
+        for reason, rows in self.unanswered.items():
+            share = rows / self.rows
+            say(f"{rows:,} of {self.rows:,} rows ({share:.1%}) got no answer: {reason}", error=True)
         seconds = time.perf_counter() - started
         skipped = f", {self.skipped:,} skipped" if self.skipped else ""
         speed = f"{self.rows / seconds:,.0f} rows/s"
@@ -88,8 +83,7 @@ def predict_input(
         output_columns = OutputColumns(model.task, kept, options.rule, options.why)
         with open_writer(output, output_columns) as writer:
             counts = predict_rows(model, table, InputColumns(columns.texts, kept), writer, options)
-            counts.abstained = writer.abstained
-            counts.without_number = writer.without_number
+            counts.unanswered = writer.unanswered
     return counts
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.tables import ROW_GROUP
+from tuneline.decisions.rule import NO_NUMBER
 from tuneline.predict import Kind
 from tuneline.predict.columns import (
     WHY_COLUMN,
@@ -48,14 +50,12 @@ class Writer(ABC):
     """Writer of predictions, window by window.
 
     Attributes:
-        abstained: Number of rows that the rule gave no answer.
-        without_number: Number of rows for which the model gave no finite number.
+        unanswered: Number of rows without an answer, by the reason.
     """
 
     def __init__(self, columns: OutputColumns) -> None:
         self.columns = columns
-        self.abstained = 0
-        self.without_number = 0
+        self.unanswered: Counter[str] = Counter()
 
     def write(
         self, rows: Sequence[Row], outputs: NDArray[np.float64], words: Sequence[Any] | None = None
@@ -86,10 +86,10 @@ class Writer(ABC):
             given = values
             if not answers.is_finite[number]:
                 given = [None] * len(values)
-                self.without_number += 1
+                self.unanswered[NO_NUMBER] += 1
             elif reason is not None:
                 given[0] = None  # so that no program takes it for an answer
-                self.abstained += 1
+                self.unanswered["column abstained"] += 1
             if rule.abstains:
                 further += [reason is not None, reason]
             if words is not None:

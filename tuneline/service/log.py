@@ -1,7 +1,6 @@
 """The log of a service: lines with time and address, and of faults of one kind one a minute."""
 
 import logging
-import time
 
 from starlette.types import Scope
 
@@ -19,16 +18,15 @@ class ServiceLog(logging.Handler):
         """Print times as ISO 8601 has them."""
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s serve: %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-        self._silent_until: dict[tuple[str, int], float] = {}
+        self._printed: dict[tuple[str, int], float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record, unless its kind had a line a short time ago."""
         if record.levelno >= logging.WARNING:
             kind = (record.pathname, record.lineno)
-            now = time.monotonic()
-            if now < self._silent_until.get(kind, 0.0):
+            if record.created < self._printed.get(kind, 0.0) + SECONDS:
                 return
-            self._silent_until[kind] = now + SECONDS
+            self._printed[kind] = record.created
         say(self.format(record), error=True)
 
 

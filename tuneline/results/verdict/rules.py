@@ -377,24 +377,19 @@ def _diverged(run: RunFacts) -> Finding | None:
     losses = run.losses.get("loss", ())
     if len(losses) < 4:
         return None
-    advice = "Lower the learning rate."
-    rate = run.params.get("train.learning_rate")
-    if rate:
-        advice = f"Lower the learning rate (train.learning_rate={rate / 3:.1g})."
-
+    advice = "Lower train.learning_rate."
     for step, loss in zip(run.losses["step"], losses, strict=True):
         if not math.isfinite(loss):
             sentence = f"The training loss is not a finite number at step {step:.0f}."
             return Finding("loss_not_finite", "bad", sentence, advice)
 
-    # Single losses are noisy: compare the means of quarters. A rest of up to three losses is left out.
+    # Single losses are noisy: compare the means of the first quarter and the last.
     size = len(losses) // 4
-    means = []
-    for start in range(0, len(losses) - size + 1, size):
-        means.append(fmean(losses[start : start + size]))
-    if means[-1] <= means[0] * (1 - CLEAR_LOSS):
+    first = fmean(losses[:size])
+    last = fmean(losses[-size:])
+    if last <= first * (1 - CLEAR_LOSS):
         return None
-    sentence = f"The training loss does not fall: {means[0]:.3f} at first, {means[-1]:.3f} at the end."
+    sentence = f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end."
     return Finding("loss_does_not_fall", "warning", sentence, advice)
 
 

@@ -80,7 +80,7 @@ def test_command_writes_no_answer_and_counts_the_row(damaged, tmp_path):
     _, good, bad = done.stdout.splitlines()
     assert good.split(",")[1]
     assert set(bad.split(",")[1:-1]) == {""}
-    assert f"1 of 2 rows got no answer: {NO_NUMBER}" in done.stderr
+    assert f"1 of 2 rows (50.0%) got no answer: {NO_NUMBER}" in done.stderr
 
 
 def test_evaluation_of_a_file_names_the_row(damaged, tmp_path, monkeypatch):

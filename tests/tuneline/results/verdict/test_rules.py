@@ -168,7 +168,7 @@ def test_training_loss_that_does_not_fall_means_a_lower_learning_rate(loss, code
     losses = {"step": FALLING["step"][: len(loss)], "loss": loss}
     finding = judged(BEATEN, losses=losses)[code]
     assert words in finding.sentence
-    assert "train.learning_rate=3e-05" in finding.advice
+    assert finding.advice == "Lower train.learning_rate."
 
 
 @pytest.mark.parametrize(
