@@ -49,7 +49,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     Requests for the schedule of flows are another server's: `make schedule`.
     """
-    from tuneline.repository.promoted_models import PRODUCTION_STAGE
     from tuneline.service.application import ServiceSettings
     from tuneline.service.models import FolderSource, RegistrySource
     from tuneline.service.server import serve
@@ -71,7 +70,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         required = RequiredRisk(risk, certainty)
     source: ModelSource = FolderSource(model, precision, required, threads)
     if production is not None:
-        source = RegistrySource(production, PRODUCTION_STAGE, precision, required, threads)
+        source = RegistrySource(production, precision, required, threads)
     settings = ServiceSettings(
         source=source,
         name=name,

@@ -7,6 +7,7 @@ than at its export, or has other inputs or outputs, never gets a request: the on
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,91 +33,80 @@ def contract(model: TextClassifier) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class FolderSource:
-    """A folder of exported models, as ``dvc repro`` and ``dvc checkout`` replace it.
+class ModelSource(ABC):
+    """Where a model comes from.
 
     Attributes:
-        folder: The folder, or one ONNX file in it.
+        place: A folder of exported models, or one ONNX file in it; or a checkout or the address of a
+            repository.
         precision: Precision of the model; ``None`` for fp32.
         required: What is required of its answers; ``None``: nothing.
         threads: Threads of a forward pass.
     """
 
-    folder: Path
+    place: Path | str
     precision: str | None
     required: "RequiredRisk | None" = None
     threads: int = 1
 
+    @abstractmethod
     def state(self) -> str:
-        """Return what changes when another model is there.
+        """Return what changes when another model is there; a ``StageError`` if there is none."""
+
+    @abstractmethod
+    def load(self) -> TextClassifier:
+        """Load the model, and check what it computes.
 
         Raises:
-            StageError: There is no model.
+            StageError: It cannot be used, or cannot promise what is required.
         """
-        folder = models_folder(self.folder)
+
+    def checked_model(self, path: Path) -> TextClassifier:
+        """Load a model from its files, check what it computes, and set which rows it answers."""
+        model = TextClassifier.load(path, self.precision, self.threads)
+        check_probes(model, models_folder(path))
+        if self.required is None:
+            return model
+        # SciPy and Arrow, which a service without promises does not need
+        from tuneline.predict.model_choice import promised_rule
+
+        return replace(model, rule=promised_rule(model, exported_file(path, self.precision), self.required))
+
+
+class FolderSource(ModelSource):
+    """A folder of exported models, as ``dvc repro`` and ``dvc checkout`` replace it."""
+
+    def state(self) -> str:
+        """Return the hash of the record of the models."""
+        folder = models_folder(Path(self.place))
         if not (folder / EXPORT_RECORD).is_file():
             raise StageError(f"{folder} has no exported model: {EXPORT_RECORD} is missing.", NO_MODEL)
         return file_hash(folder / EXPORT_RECORD)
 
     def load(self) -> TextClassifier:
-        """Load the model, and check what it computes.
-
-        Raises:
-            StageError: It cannot be used or cannot promise what is required, or is being replaced: what was
-                loaded can be of two models.
-        """
+        """Load the model; one that is being replaced is refused: what was loaded can be of two models."""
         state = self.state()
-        model = checked_model(self.folder, self)
-        exported_file(self.folder, self.precision)
+        model = self.checked_model(Path(self.place))
+        exported_file(Path(self.place), self.precision)
         if self.state() != state:
-            raise StageError(f"{self.folder} was replaced while the model was loaded.", "Try again.")
+            raise StageError(f"{self.place} was replaced while the model was loaded.", "Try again.")
         return model
 
 
-@dataclass(frozen=True)
-class RegistrySource:
-    """The model of a stage of the registry.
-
-    Attributes:
-        repository: Folder of a checkout, or the address of a repository.
-        stage: The stage.
-        precision: Precision of the model; ``None`` for fp32.
-        required: What is required of its answers; ``None``: nothing.
-        threads: Threads of a forward pass.
-    """
-
-    repository: str
-    stage: str
-    precision: str | None
-    required: "RequiredRisk | None" = None
-    threads: int = 1
+class RegistrySource(ModelSource):
+    """The model that is in production, as the registry of a repository says."""
 
     def state(self) -> str:
-        """Return the commit of the version that is in the stage."""
-        return ModelRepository(self.repository).version(self.stage).commit
+        """Return the commit of the version."""
+        return ModelRepository(str(self.place)).version().commit
 
     def load(self) -> TextClassifier:
         """Load the model as that of a folder."""
-        models = ModelRepository(self.repository)
-        version = models.version(self.stage)
+        models = ModelRepository(str(self.place))
+        version = models.version()
         with models.files(version) as folder:
-            model = checked_model(folder, self)
+            model = self.checked_model(folder)
         return replace(model, version=version.name)
-
-
-ModelSource = FolderSource | RegistrySource
-
-
-def checked_model(path: Path, source: ModelSource) -> TextClassifier:
-    """Load a model as its source says, check what it computes, and set which rows it answers."""
-    model = TextClassifier.load(path, source.precision, source.threads)
-    check_probes(model, models_folder(path))
-    if source.required is None:
-        return model
-    # SciPy and Arrow, which a service without promises does not need
-    from tuneline.predict.model_choice import promised_rule
-
-    return replace(model, rule=promised_rule(model, exported_file(path, source.precision), source.required))
 
 
 def models_folder(path: Path) -> Path:

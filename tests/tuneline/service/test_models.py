@@ -46,7 +46,7 @@ def checkout(tmp_path, pair_folder, text_folder):
 
 
 def test_registry_follows_promotions_and_rollbacks(checkout):
-    source = RegistrySource(str(checkout), "production", None)
+    source = RegistrySource(str(checkout), None)
     promoted = source.state()
     assert source.load().version == "v0.2.0"
     assert source.load().text_columns == ("body",)
