@@ -163,7 +163,7 @@ def read_lock(root: Path) -> Lock:
     if not path.exists():
         return Lock("")
     text = path.read_text(encoding="utf-8")
-    if text.startswith("<<<<<<< ") or "\n<<<<<<< " in text:
+    if "<<<<<<< " in text:
         raise StageError(
             "dvc.lock: a merge left a conflict.",
             "Keep the runs of one branch: git checkout --ours dvc.lock metrics (or --theirs), then dvc"

@@ -11,7 +11,6 @@ from typing import Literal
 
 from tuneline.evaluation.keys import (
     FROZEN_MODEL,
-    INDEPENDENT_ROWS,
     LABELS_PER_ROW,
     LEAKED_ROWS,
     MAJORITY,
@@ -132,13 +131,14 @@ def _quality(run: RunFacts, metric: Metric, doubt: Finding | None) -> list[Findi
     compared = _against_words(run, metric)
     fault = _labels_per_row(run)
     findings = _against_frozen(run, metric, compared)
-    if fault is not None and compared is not None and compared.severity == "good":
-        # a model with such a fault is not called good
-        compared = replace(compared, severity="note", sentence=compared.sentence.removeprefix("Good: "))
-        return [fault, compared, *findings]
-    for finding in (fault, compared):
-        if finding is not None:
-            findings.insert(0, finding)
+    if compared is not None:
+        if fault is not None and compared.severity == "good":
+            # a model with such a fault is not called good
+            sentence = compared.sentence.removeprefix("Good: ")
+            compared = replace(compared, severity="note", sentence=sentence)
+        findings.insert(0, compared)
+    if fault is not None:
+        findings.insert(0, fault)
     return findings
 
 
@@ -441,14 +441,10 @@ def leaks(run: RunFacts, metric: Metric) -> Finding | None:
         return None
     without, low, high = (run.evaluated[key] for key in keys)
     leaked = int(run.evaluated[LEAKED_ROWS])
-    clean = run.without_leaks
-    independent = ""
-    if INDEPENDENT_ROWS in clean.evaluated and clean.clusters != clean.rows:
-        independent = f"; {clean.clusters:,} {UNIT}"
     sentence = (
         f"{leaked:,} of {run.rows:,} rows ({leaked / run.rows:.1%}) repeat or resemble a row of an earlier"
         f" split. {run.title_of(metric.name)} without such rows: {without:.3f} (95 % interval {low:.3f} to"
-        f" {high:.3f}{independent})."
+        f" {high:.3f})."
     )
     every = run.evaluated[metric.name]
     if as_shown(every) <= as_shown(high):
