@@ -83,7 +83,7 @@ def download(params: Params, source: Source, folder: Path, groups: Path) -> dict
 
     # rows of each split
     with progress("download: dividing the rows by data.split"):
-        selections, ungrouped = divide_train(params, staged["train"])
+        selections = divide_train(params, staged["train"])
     for split in params.data.source_specs:
         if split != "train":
             selections[split] = RowSelection(staged[split])
@@ -107,11 +107,7 @@ def download(params: Params, source: Source, folder: Path, groups: Path) -> dict
         "corrections": applied,
     }
     if params.data.split is not None:
-        values["split"] = {
-            **params.data.split.model_dump(),
-            "seed": params.seed,
-            "rows_without_group": ungrouped,
-        }
+        values["split"] = {**params.data.split.model_dump(), "seed": params.seed}
     write_record(folder / "source.json", RawSource.model_validate(values))
     shutil.rmtree(folder / WORK)
     counts = {f"{name}_rows": split.rows for name, split in splits.items()}

@@ -27,7 +27,7 @@ from tuneline.params import Params
 from tuneline.params.data import DataParams
 from tuneline.paths import SPLITS
 from tuneline.readers.label_values import sorted_names, written_classes
-from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns
+from tuneline.readers.labelled import LABEL, LabelledColumns
 from tuneline.runtime.errors import DataError
 from tuneline.runtime.terminal import Progress, progress
 from tuneline.runtime.wording import listed
@@ -63,19 +63,18 @@ class RowSelection:
             first = last
 
 
-def divide_train(params: Params, train: StagedSplit) -> tuple[dict[str, RowSelection], int]:
+def divide_train(params: Params, train: StagedSplit) -> dict[str, RowSelection]:
     """Divide the rows of ``data.splits.train`` as ``data.split`` asks; without it they are all train.
 
     Returns:
-        The rows of train and of each split that is taken from it, and the number of rows without a value in
-        ``data.split.by``.
+        The rows of train and of each split that is taken from it.
 
     Raises:
         DataError: ``data.split.by_time``: a complete row has no time, or the day may be the month.
     """
     split = params.data.split
     if split is None:
-        return {"train": RowSelection(train)}, 0
+        return {"train": RowSelection(train)}
     groups: list[pa.Array] = []
     hashes = []
     labels = []
@@ -90,14 +89,12 @@ def divide_train(params: Params, train: StagedSplit) -> tuple[dict[str, RowSelec
         labels.append(batch[LABEL])
         complete.append(train.complete(batch))
 
-    ungrouped = 0
     if split.by_time is not None:
         from tuneline.analysis.time_splitting import split_by_time
 
         is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
         parts = split_by_time(pa.concat_arrays(groups), is_complete, split, train.place_of)
     else:
-        ungrouped = sum(group.null_count for group in groups)
         row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
         parts = assign_splits(np.concatenate(hashes), row_strata, split)
 
@@ -105,7 +102,7 @@ def divide_train(params: Params, train: StagedSplit) -> tuple[dict[str, RowSelec
     for name in SPLITS:
         if name == "train" or name in params.data.divided:
             selections[name] = RowSelection(train, parts == SPLITS.index(name))
-    return selections, ungrouped
+    return selections
 
 
 def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
@@ -238,16 +235,12 @@ class RawWriter:
             corrected = self._without_groups(self.corrector.apply(split, batches))
             rows = write_shards(folder, schema, corrected, self.shard_rows)
         if rows == 0:
-            raise DataError(f"The {split} split has no complete row left.", self._hint())
+            raise DataError(
+                f"The {split} split has no complete row left.",
+                "Fill in its texts and labels, name another split in data.splits, raise its fraction in"
+                f" data.split, or remove lines from {dropped_file()}.",
+            )
         return rows
-
-    def _hint(self) -> str:
-        if self.corrector.left_out:
-            return f"{dropped_file()} leaves out {self.corrector.left_out:,} rows: remove some of its lines."
-        return (
-            "Fill in its texts and labels, name another split in data.splits, or raise its fraction in"
-            " data.split."
-        )
 
     def _batches(
         self,
@@ -301,17 +294,10 @@ class RawWriter:
         label = batch[LABEL][row].as_py()
         if isinstance(label, list):
             label = next(name for name in label if name not in self.encoder.written)
-        if batch[POSITION][row].as_py() == 1:
-            hint = (
-                "It is in the first line: if that is a header, set data.files.columns to null (`tuneline"
-                " init FILE --header`)."
-            )
-        else:
-            hint = "Correct it, or give train rows of this class: a model cannot learn a class without them."
         raise DataError(
             f"{staged.place(batch, row)}, column {self.columns.label!r}: label {label!r} is not one of"
             f" {listed(self.encoder.written)}.",
-            hint,
+            "Correct it, or give train rows of this class: a model cannot learn a class without them.",
         )
 
 

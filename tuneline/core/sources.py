@@ -72,8 +72,6 @@ class Splitting(Record):
     by: str | None
     stratify: bool
     seed: int
-    rows_without_group: int
-    """Rows without a value in the column ``by``; each of them is a group of its own."""
 
 
 class AppliedCorrections(Record):

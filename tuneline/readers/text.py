@@ -112,7 +112,7 @@ class TextLines:
     The text is opened with ``newline=""`` and ``errors="surrogateescape"``.
 
     Attributes:
-        problem: The latest line that is too long or not text; the reader of rows takes it with
+        problem: The latest line that is not text; the reader of rows takes it with
             ``take_problem``.
         size: Bytes of the file on disk; ``None`` where unknown.
         position: Returns how many of these bytes were read.
@@ -127,7 +127,7 @@ class TextLines:
     problem: RowProblem | None = None
 
     def __iter__(self) -> Iterator[str]:
-        """Yield each line; of a line that is too long, its start."""
+        """Yield each line."""
         # A local name costs less than an attribute, and files have millions of lines.
         readline = self.text.readline
         try:
@@ -137,7 +137,10 @@ class TextLines:
                     if not line.isascii() or "\0" in line:
                         self.problem = self._line_problem(line) or self.problem
                     if len(line) == LONGEST_LINE and not line.endswith(LINE_ENDS):
-                        self._skip_rest()
+                        problem = (
+                            f"{self.name}, line {self.number:,}: longer than {LONGEST_LINE:,} characters."
+                        )
+                        raise DataError(problem, "Write one row per line.")
                     yield line
         except UnicodeError as error:
             # from encodings such as utf-16, whose decoders cannot skip bad bytes
@@ -167,14 +170,6 @@ class TextLines:
             hint = "Remove it (`tr -d '\\000'`); many of them are a part in utf-16."
             return RowProblem(self.number, "a zero byte", hint)
         return None
-
-    def _skip_rest(self) -> None:
-        """Read to the end of a line that is too long, in pieces."""
-        hint = "Write one row per line."
-        self.problem = RowProblem(self.number, f"longer than {LONGEST_LINE:,} characters", hint)
-        piece = self.text.readline(LONGEST_LINE)
-        while piece and not piece.endswith(LINE_ENDS):
-            piece = self.text.readline(LONGEST_LINE)
 
 
 ENCODING_HINT = (

@@ -41,8 +41,8 @@ def test_rows_of_a_customer_are_together_and_the_column_is_not_written(download)
     assert tables["train"].column_names == ["text", "labels", "idx"]
 
 
-def test_source_json_records_the_split_and_rows_without_a_group(download, project):
-    download({"all.csv": CSV.replace(",7\n", ",\n")}, {**ALL, "split": {**SPLIT, "by": "customer"}}, seed=5)
+def test_source_json_records_the_split(download, project):
+    download({"all.csv": CSV}, {**ALL, "split": {**SPLIT, "by": "customer"}}, seed=5)
     source = json.loads((project / "data/raw/source.json").read_text())
     assert source["split"] == {
         **SPLIT,
@@ -50,7 +50,6 @@ def test_source_json_records_the_split_and_rows_without_a_group(download, projec
         "by_time": None,
         "stratify": True,
         "seed": 5,
-        "rows_without_group": 4,
     }
     assert [source["splits"][split]["from"] for split in ("train", "validation", "test")] == ["all"] * 3
 

@@ -68,14 +68,11 @@ def test_file_that_is_no_text_is_refused(tmp_path):
         read(tmp_path / "c.csv")
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_over_long_line_is_a_problem_and_the_next_line_is_read(tmp_path, monkeypatch, end):
+def test_line_that_is_too_long_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "LONGEST_LINE", 8)
-    content = f"short{end}{'x' * 100}{end}next{end}1234567\n".encode()
-    with open_text(written(tmp_path, "a.csv", content), "utf-8") as lines:
-        read_lines = [(line, lines.take_problem()) for line in lines]
-    assert [line for line, _ in read_lines] == [f"short{end}", "x" * 8, f"next{end}", "1234567\n"]
-    assert [problem is None for _, problem in read_lines] == [True, False, True, True]
+    path = written(tmp_path, "a.csv", f"short\n1234567\n{'x' * 100}\n".encode())
+    with pytest.raises(DataError, match="line 3: longer than 8 characters"):
+        read(path)
 
 
 @pytest.mark.parametrize("content", [CONTENT.encode(), PACKED])
