@@ -91,7 +91,7 @@ def promised_rule(
     if plain:
         raise StageError("--plain: every row gets an answer, and --risk leaves out some.")
     from tuneline.onnx.evidence_file import published_evidence
-    from tuneline.promises.abstention import NoPromiseError, lowest_risk, promised_abstention
+    from tuneline.promises.abstention import NoPromiseError, promised_abstention
 
     if not model.task.has_classes:
         raise StageError(
@@ -102,13 +102,10 @@ def promised_rule(
     try:
         promise = promised_abstention(evidence, required.risk, required.certainty)
     except NoPromiseError as error:
-        possible = lowest_risk(evidence, required.certainty)
-        hint = "Label more rows of the reported split."
-        if possible is not None:
-            hint = (
-                f"The lowest risk that these rows can promise is {possible.risk:.3g}, with"
-                f" {possible.coverage:.0%} of them answered; or label more rows of the reported split."
-            )
+        hint = (
+            "The page reports/index.html of the project shows what these rows can promise. For less,"
+            " label more of the reported split."
+        )
         raise StageError(f"--risk of all answers: {error}.", hint) from None
     rows = "independent rows of the reported split"
     if model.rule.abstains:

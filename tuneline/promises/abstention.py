@@ -132,21 +132,6 @@ def first_tested(choosing: JudgedAnswers, rows: int, risk: float, certainty: flo
     return int(numbers[np.argmax(binom.cdf(most_wrong, numbers, expected))])
 
 
-RISKS = tuple(round(0.001 * 1.1**step, 4) for step in range(66))
-"""Risks between 0.001 and 0.5 that are tried to find the lowest one."""
-
-
-def lowest_risk(evidence: Evidence, certainty: float) -> Abstention | None:
-    """Return the promise of the lowest of ``RISKS`` that can be promised; ``None`` if none can.
-
-    It is a hint: a promise of a risk that was chosen by the same rows is held less often.
-    """
-    for risk in RISKS:
-        with suppress(NoPromiseError):
-            return promised_abstention(evidence, risk, certainty)
-    return None
-
-
 def promised_abstentions(evidence: Evidence, risks: Sequence[float], certainty: float) -> list[Abstention]:
     """Return what can be promised of some risks, in their order, without those that cannot be promised."""
     promised = []

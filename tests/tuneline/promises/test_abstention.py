@@ -9,7 +9,6 @@ from tuneline.promises.abstention import (
     NoPromiseError,
     fewest_rows,
     first_tested,
-    lowest_risk,
     promised_abstention,
 )
 
@@ -88,10 +87,6 @@ def test_model_that_errs_as_often_where_it_is_sure_promises_nothing():
     rows = JudgedAnswers(np.zeros(500, np.int32), random.random(500), random.random(500) < 0.8)
     with pytest.raises(NoPromiseError, match="rows that the model is surest of"):
         promised_abstention(Evidence(rows, rows), 0.05, 0.95)
-    possible = lowest_risk(Evidence(rows, rows), 0.95)
-    assert possible.risk > 0.1
-    wrong = JudgedAnswers(rows.answers, rows.confidence, np.zeros(500, bool))
-    assert lowest_risk(Evidence(wrong, wrong), 0.95) is None
 
 
 def test_equal_confidences_are_answered_together():

@@ -80,7 +80,7 @@ def test_what_cannot_be_promised_is_refused_before_a_row_is_predicted(
     )
     assert result.exit_code == 1
     assert message in result.stderr
-    assert "label more rows" in result.stderr.lower()
+    assert "label more of the reported split" in result.stderr
     assert result.stdout == ""
 
 
