@@ -60,7 +60,6 @@ class CheckOutcome:
     Attributes:
         rows: Number of checked rows.
         failing: Numbers of the rows that violate the expectation, ascending.
-        crashed: Message of an exception raised while the expectation was evaluated; ``None`` without one.
         arguments: Arguments of the expectation.
     """
 
@@ -70,13 +69,10 @@ class CheckOutcome:
     arguments: Mapping[str, Any]
     rows: int
     failing: RowNumbers
-    crashed: str | None
 
     @property
     def status(self) -> Status:
         """Result of the expectation."""
-        if self.crashed is not None:
-            return "crashed"
         valid = self.rows - len(self.failing)
         if not self.rows or valid / self.rows >= self.arguments["mostly"]:
             return "passed"
@@ -92,8 +88,6 @@ class CheckOutcome:
     @property
     def found(self) -> str:
         """The result in words."""
-        if self.crashed is not None:
-            return self.crashed
         column = self.arguments.get("column", "")
         if self.table.kind == "between":
             value = self.table.columns[column][0]
@@ -138,7 +132,7 @@ def check_tables(data: DerivedData) -> CheckResults:
     entries = [_entry(outcome, data) for outcome in outcomes]
     metrics: dict[str, float] = {}
     for outcome in outcomes:
-        if outcome.check.metric and outcome.crashed is None:
+        if outcome.check.metric:
             metrics[f"{outcome.table.split}_{outcome.check.metric}"] = outcome.measurement
     checked = {outcome.check.key for outcome in outcomes}
     hashes = {}
@@ -167,7 +161,8 @@ def batch_definition() -> BatchDefinition[Any]:
 def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinition[Any]) -> list[CheckOutcome]:
     """Validate a table, ``ROWS_AT_A_TIME`` rows at a time, and return the outcome of each expectation.
 
-    Great Expectations catches exceptions of expectations; the outcomes have their messages.
+    Raises:
+        RuntimeError: An expectation raised an exception, which Great Expectations catches.
     """
     expected = list(expectations(table, params))
     if not expected:
@@ -179,7 +174,6 @@ def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinitio
 
     rows: Counter[str] = Counter()
     failing: dict[str, list[RowNumbers]] = defaultdict(list)
-    crashed: dict[str, str] = {}
     phase(f"checks of {suite.name}")
     for start in range(0, max(table.rows, 1), ROWS_AT_A_TIME):
         stop = min(start + ROWS_AT_A_TIME, table.rows)
@@ -191,20 +185,16 @@ def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinitio
             key = str(config.meta)
             message = exception_message(result.exception_info)
             if message is not None:
-                crashed.setdefault(key, message)
-                continue
+                raise RuntimeError(f"{suite.name}, {key}: {message}")
             rows[key] += result.result["element_count"] - result.result["missing_count"]
             failing[key].append(np.array(result.result["unexpected_index_list"], np.int64))
 
     outcomes = []
     for check, expectation in expected:
         key = str(expectation.meta)
-        if key not in failing and key not in crashed:
+        if key not in failing:
             raise ValueError(f"{suite.name}: no result for {key}; a violation would go unnoticed")
         configuration = expectation.configuration
-        numbers = np.empty(0, np.int64)
-        if failing[key]:
-            numbers = np.concatenate(failing[key])
         outcomes.append(
             CheckOutcome(
                 check,
@@ -212,8 +202,7 @@ def run_expectations(table: Table, params: ValidateParams, whole: BatchDefinitio
                 configuration.type,
                 {"mostly": 1, **configuration.kwargs},
                 rows[key],
-                numbers,
-                crashed.get(key),
+                np.concatenate(failing[key]),
             )
         )
     return outcomes

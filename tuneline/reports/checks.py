@@ -17,7 +17,7 @@ from tuneline.runtime.errors import DataError
 from tuneline.tasks import Task, recorded_kind, task_with_names
 
 Severity = Literal["error", "warning"]
-Status = Literal["passed", "failed", "crashed"]
+Status = Literal["passed", "failed"]
 
 
 class Violation(Record):
@@ -63,8 +63,8 @@ class CheckEntry(Record):
 
     @property
     def stops(self) -> bool:
-        """True if it ends the stage: a failed check of severity ``error``, or any check that crashed."""
-        return self.status == "crashed" or (self.status == "failed" and self.severity == "error")
+        """True if it ends the stage: a failed check of severity ``error``."""
+        return self.status == "failed" and self.severity == "error"
 
 
 class Checks(Record):
