@@ -41,6 +41,11 @@ EMPHASIS = 30.0
 
 The weight is 30 times smaller for it, and its square, which is penalized, 900 times.
 """
+SMALLEST_DEVIATION = 1e-6
+"""Share of the largest standard deviation of a feature below which a feature is constant.
+
+MiniLM has one of 1e-32: divided by it, the weight of its rounding errors would be 1e30.
+"""
 MAX_ITERATIONS = 200
 IMPOSSIBLE = -20.0
 """Logit of a class without rows of train.
@@ -90,7 +95,8 @@ class LinearModel:
         constant = constant_prediction(labels, [answers])
         if is_constant(answers):
             return cls(None, constant, answers.dtype)
-        emphasis = np.ones(vectors.shape[1], dtype=np.float32)
+        deviations = vectors.std(axis=0, dtype=np.float64)
+        emphasis = (deviations > SMALLEST_DEVIATION * deviations.max()).astype(np.float32)
         if cosine_last:
             emphasis[-1] = EMPHASIS
 

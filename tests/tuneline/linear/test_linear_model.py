@@ -54,3 +54,12 @@ def test_features_of_a_pair_are_both_vectors_their_absolute_difference_their_pro
     features = np.hstack(pair_features(first, second))
     np.testing.assert_allclose(features, [[1, -2, 3, 1, 2, 3, 3, -2, 1 / math.sqrt(5 * 10)]], rtol=1e-6)
     assert features.shape[1] == pair_width(2)
+
+
+def test_rounding_errors_of_a_feature_have_no_weight():
+    vectors, answers = rows((0, 1, 2))
+    vectors[:, 4] *= 1e-32
+    fitted = LinearModel.fit((vectors, answers), (vectors[:40], answers[:40]), THREE)
+    weight, _ = fitted.weights(5, THREE)
+    assert not weight[:, 4].any()
+    assert np.abs(weight[:, 1]).max() > 0
