@@ -25,9 +25,16 @@ LISTS = "/usr/bin/apt-cache"
 
 
 def paragraphs() -> Iterator[dict[str, str]]:
-    """Yield the fields of each package."""
+    """Yield the fields of each package with a description."""
     dump = subprocess.run([LISTS, "dumpavail"], check=True, capture_output=True, text=True).stdout
-    for paragraph in dump.split("\n\n"):
+    for fields in parsed(dump):
+        if "Description" in fields:
+            yield fields
+
+
+def parsed(text: str) -> Iterator[dict[str, str]]:
+    """Yield the fields of each paragraph of a list of packages."""
+    for paragraph in text.split("\n\n"):
         fields: dict[str, str] = {}
         name = ""
         for line in paragraph.splitlines():
@@ -36,7 +43,7 @@ def paragraphs() -> Iterator[dict[str, str]]:
             else:
                 name, _, value = line.partition(":")
                 fields[name] = value.strip()
-        if "Description" in fields:
+        if fields:
             yield fields
 
 
@@ -50,12 +57,17 @@ def packages() -> Iterator[tuple[str, list[str]]]:
     for fields in paragraphs():
         if "Tag" not in fields:
             continue
-        tags = []
-        for tag in fields["Tag"].split(","):
-            facet, _, label = tag.strip().partition("::")
-            if facet in FACETS:
-                tags.append(label.replace(":", "-"))
-        yield described(fields), tags
+        yield described(fields), tags_of(fields)
+
+
+def tags_of(fields: dict[str, str]) -> list[str]:
+    """Return the tags of a package without their facet; none where it has no field for them."""
+    tags = []
+    for tag in fields.get("Tag", "").split(","):
+        facet, _, label = tag.strip().partition("::")
+        if facet in FACETS:
+            tags.append(label.replace(":", "-"))
+    return tags
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""How good the model of ``tuneline init`` is, beside rivals, on several data sets."""
