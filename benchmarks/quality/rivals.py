@@ -100,7 +100,7 @@ def frozen(sample: Sample, checkpoint: Path) -> Model:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from tuneline.model.frozen_classifier import mean_pooled
+    from tuneline.model.pooled_classifier import mean_pooled
 
     encoder = AutoModel.from_pretrained(checkpoint).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)

@@ -12,7 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from tuneline.core.machine import threads
 from tuneline.model.batches import TokenizedRows, compute_outputs
-from tuneline.model.frozen_classifier import TrainedModel, load_classifier
+from tuneline.model.pooled_classifier import TrainedModel, load_classifier
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.model.torch_threads import start_threads
 from tuneline.runtime.errors import DataError, StageError

@@ -46,7 +46,7 @@ from tuneline.tasks import Task, trained_task
 from tuneline.tasks.schemas import read_task
 
 if TYPE_CHECKING:
-    from tuneline.model.frozen_classifier import TrainedModel
+    from tuneline.model.pooled_classifier import TrainedModel
 
 FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
 CALIBRATION_ROWS = 256
@@ -58,10 +58,10 @@ LENGTH_FILE = "sentence_bert_config.json"
 EARLIER_STAGES = ("base", "download", "tokenize", "train")
 LIBRARIES = ("numpy", "onnx", "onnxruntime", "onnxscript", "torch", "transformers")
 """Libraries that the models depend on."""
-FROZEN_KEY = "frozen_head"
-"""Key of ``config.json`` that a classifier with a frozen head has.
+POOLED_KEY = "pooled_head"
+"""Key of ``config.json`` that a classifier of mean-pooled vectors has.
 
-It is ``KEY`` in tuneline/model/frozen_classifier.py, which imports torch.
+It is ``KEY`` in tuneline/model/pooled_classifier.py, which imports torch.
 """
 
 
@@ -98,11 +98,11 @@ def load_for_tracing(folder: Path) -> "TrainedModel":
     from transformers.utils import logging
 
     from tuneline.model.architectures import restrict_last_layer
-    from tuneline.model.frozen_classifier import FrozenClassifier, load_classifier
+    from tuneline.model.pooled_classifier import PooledClassifier, load_classifier
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model = load_classifier(folder, "eager")
-    if not isinstance(model, FrozenClassifier):
+    if not isinstance(model, PooledClassifier):
         restrict_last_layer(model)
     return model
 
@@ -144,17 +144,24 @@ def write_models(
 def write_configuration(classifier: Path, folder: Path, max_length: int) -> None:
     """Write the files by which other servers know what the models are: classifiers of so many tokens.
 
-    The folder of a classifier with a frozen head says that it is an encoder, but its ONNX models have the
+    The folder of a classifier of pooled vectors says that it is an encoder, but its ONNX models have the
     head.
     """
     config = json.loads((classifier / "config.json").read_text(encoding="utf-8"))
-    if FROZEN_KEY in config:
+    if POOLED_KEY in config:
         names = []
         for name in config.get("architectures") or []:
             names.append(f"{name.removesuffix('Model')}ForSequenceClassification")
         config["architectures"] = names
     write_json(folder / "config.json", config)
     write_json(folder / LENGTH_FILE, {"max_seq_length": max_length, "do_lower_case": False})
+
+
+def _head_kind(config: Mapping[str, Any]) -> str | None:
+    """Return what the record of a model says of its head, see ``ExportRecord.head``."""
+    if POOLED_KEY not in config:
+        return None
+    return "frozen" if config[POOLED_KEY]["frozen"] else "mean"
 
 
 def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
@@ -172,7 +179,7 @@ def new_record(classifier: Path, task: Task, params: Params) -> ExportRecord:
         pad_token_id=config.get("pad_token_id") or 0,
         tokenizer=tokenizer_record(classifier),
         architecture=config["model_type"],
-        head="frozen" if FROZEN_KEY in config else None,
+        head=_head_kind(config),
         opset=params.export.opset,
         inputs=[],
         models={},

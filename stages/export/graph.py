@@ -27,7 +27,7 @@ from tuneline.runtime.errors import StageError
 if TYPE_CHECKING:
     import torch
 
-    from tuneline.model.frozen_classifier import TrainedModel
+    from tuneline.model.pooled_classifier import TrainedModel
 
 PRODUCER = "tuneline"
 ONE_FILE = 2**31 - 2**20

@@ -6,31 +6,40 @@ Reads: ``data/tokenized/{train,validation}.parquet``, ``data/tokenized/tokenizer
 ``reports/checks/clusters/validation.parquet``, which rows are independent; the
 parameters ``seed``, ``data.text_columns``, ``model.config``, ``model.head``, ``train``; the functions in
 ``project/`` that ``train.loss`` and ``train.metric`` name. Computes: a training loop on accelerate
-(stages/train/loop.py); keeps the best weights by the validation metric, or the last. With ``model.head:
-frozen``, a linear model on the checkpoint's vectors instead (stages/train/frozen_head.py); with ``auto``,
-both, and publishes the better one (stages/train/choice.py). Writes: ``models/classifier/``,
-``plots/training/{loss,validation}.tsv``, ``metrics/train.json``; ``reports/validation.parquet``, the
-predictions of the published weights for the validation split, which experiments are compared by. During the
-run: ``checkpoints/``.
+(stages/train/loop.py), which begins with a linear model on the checkpoint's vectors
+(stages/train/frozen_head.py); keeps the best weights by the validation metric, or the last. With
+``model.head: frozen``, the linear model alone; with ``auto``, publishes the one, the other or an average of
+both (stages/train/choice.py). Writes: ``models/classifier/``, ``plots/training/{loss,validation}.tsv``,
+``metrics/train.json``; ``reports/validation.parquet``, the predictions of the published weights for the
+validation split, which experiments are compared by. During the run: ``checkpoints/``.
 """
 
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from accelerate.utils import broadcast_object_list
 from torch import Tensor
 from transformers.utils import logging
 
-from stages.train.choice import HeadChoice, choose_head
+from stages.train.averaging import averaged, averaged_logits
+from stages.train.choice import choose_head
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import TRAINING_LIBRARIES, create_accelerator
-from stages.train.frozen_head import FrozenResult, can_be_frozen, fit_frozen
+from stages.train.frozen_head import (
+    FrozenResult,
+    begins_with_linear_model,
+    evaluated_progress,
+    fit_frozen,
+    fits_linear_model,
+)
 from stages.train.interruption import TrainingInterrupted, exit_without_cleanup, recorded_signals
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train_model
@@ -43,7 +52,7 @@ from tuneline.core.records import Metrics, write_record
 from tuneline.core.stage import Measurements, run_stage
 from tuneline.metrics.stats import Interval
 from tuneline.model.architectures import read_base
-from tuneline.model.frozen_classifier import TrainedModel
+from tuneline.model.pooled_classifier import LinearHead, PooledClassifier, TrainedModel
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.params.loading import load_params, warn_of_learning_rate
@@ -79,20 +88,18 @@ def main() -> Measurements:
 def fine_tune(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measurements:
     """Run the training loop, and publish its result.
 
-    With ``model.head: auto``, the better one of it and the frozen checkpoint is published. The linear model
-    is fitted again when a training resumes: it takes seconds, and gives the same numbers.
+    The linear model on the frozen checkpoint, with which it begins or which it has to beat, is fitted again
+    when a training resumes: it takes seconds, and gives the same numbers.
     """
-    # the linear model that fine-tuning has to beat
+    # the linear model
     frozen = None
-    if params.model.head == "auto" and accelerator.is_main_process:
-        if can_be_frozen(params, inputs):
-            frozen = fit_frozen(params, inputs, accelerator)
-        else:
-            say(
-                "train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they"
-                " cannot be separated again"
-            )
-    accelerator.wait_for_everyone()
+    if fits_linear_model(params, inputs) and accelerator.is_main_process:
+        frozen = fit_frozen(params, inputs, accelerator)
+    heads: list[LinearHead | None] = [None]
+    if frozen is not None and begins_with_linear_model(params, inputs):
+        heads = [frozen.head]
+    broadcast_object_list(heads)
+    inputs = replace(inputs, linear_head=heads[0])
 
     with recorded_signals() as interruption:
         try:
@@ -117,12 +124,36 @@ def fit_head(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measur
     usage: dict[str, float] = {}
     if accelerator.is_main_process:
         fitted = fit_frozen(params, inputs, accelerator)
-        publish_frozen(fitted, inputs, params)
         publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
-        publish_measurements(fitted.progress, fitted.logits, fitted.metric, inputs.validation, params)
+        publish(Published.of_frozen(fitted, params, inputs), fitted.metric, inputs.validation, params)
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
+
+
+@dataclass(frozen=True)
+class Published:
+    """The model that is published.
+
+    Attributes:
+        model: The model; its configuration and class are used.
+        weights: Its weights by name.
+        logits: Its logits for the validation split.
+        progress: Evaluations of the run that gave it.
+        choice: Entries of ``metrics/train.json`` about why it was chosen, with ``model.head: auto``.
+    """
+
+    model: TrainedModel
+    weights: dict[str, Tensor]
+    logits: Logits
+    progress: TrainingProgress
+    choice: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_frozen(cls, fitted: FrozenResult, params: Params, inputs: Inputs) -> Self:
+        """Return the linear model with its frozen checkpoint."""
+        model = fitted.model(params, inputs)
+        return cls(model, model.state_dict(), fitted.logits, fitted.progress)
 
 
 def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: Inputs, params: Params) -> None:
@@ -131,75 +162,59 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
     The curves are of the training, whichever model is published; the metrics are of the published model.
     """
     state = result.state
-    split = inputs.validation
     if state.accelerator.is_main_process:
         publish_curves(state.progress, state.metric.name, PLOTS / "training")
-
-        # with model.head: auto, the validation split decides
-        choice = None
-        if frozen is not None:
-            pairs = len(params.data.text_columns) == 2
-            clusters = clusters_of_split("validation", len(split))
-            choice = choose_head(frozen.logits, result.logits, split, state.metric, pairs, clusters=clusters)
-            say(f"train: {choice.sentence}")
-
-        progress = state.progress
-        logits = result.logits
-        if frozen is not None and choice is not None and choice.is_frozen:
-            publish_frozen(frozen, inputs, params)
-            progress = frozen.progress
-            logits = frozen.logits
-        else:
-            task = published_task(state.metric, logits, split)
-            publish_model(result.model, result.weights, TOKENIZER, CLASSIFIER, task)
-        publish_measurements(progress, logits, state.metric, split, params, choice=choice)
+        published = Published(result.model, result.weights, result.logits, state.progress)
+        if frozen is not None and params.model.head == "auto":
+            published = choose_published(published, frozen, result, inputs, params)
+        publish(published, state.metric, inputs.validation, params)
     state.checkpoints.remove_all()
 
 
-def publish_frozen(fitted: FrozenResult, inputs: Inputs, params: Params) -> None:
-    """Write the linear model with its frozen checkpoint."""
-    model = fitted.model(params, inputs)
-    task = published_task(fitted.metric, fitted.logits, inputs.validation)
-    publish_model(model, model.state_dict(), TOKENIZER, CLASSIFIER, task)
+def choose_published(
+    tuned: Published, frozen: FrozenResult, result: TrainingResult, inputs: Inputs, params: Params
+) -> Published:
+    """Return the fine-tuned model, the linear one on the frozen checkpoint, or an average of both."""
+    split = inputs.validation
+    metric = result.state.metric
+    start = Published.of_frozen(frozen, params, inputs)
+
+    # the validation split decides
+    candidates = {0.0: start.logits, 1.0: tuned.logits}
+    if isinstance(start.model, PooledClassifier) and isinstance(tuned.model, PooledClassifier):
+        candidates |= averaged_logits(start.model, result, inputs)
+    choice = choose_head(candidates, split, metric, clusters=clusters_of_split("validation", len(split)))
+    say(f"train: {choice.sentence}")
+
+    if choice.share == 0:
+        return replace(start, choice=choice.metrics)
+    if choice.share == 1:
+        return replace(tuned, choice=choice.metrics)
+    logits = candidates[choice.share]
+    weights = averaged(start.weights, tuned.weights, choice.share)
+    progress = evaluated_progress(tuned.progress.step, metric, logits, split)
+    return Published(tuned.model, weights, logits, progress, choice.metrics)
 
 
-def published_task(metric: ValidationMetric, logits: Logits, split: TokenizedSplit) -> Task:
-    """Return the task with what validation chooses: thresholds, and temperatures, which change no answer."""
-    task = metric.decided(logits, split.labels, split.task)
-    return calibrated(task, logits, split.labels, clusters_of_split("validation", len(split)))
+def publish(published: Published, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
+    """Write the model, its metrics, and its predictions for the validation split.
 
-
-def publish_measurements(
-    progress: TrainingProgress,
-    logits: Logits,
-    metric: ValidationMetric,
-    split: TokenizedSplit,
-    params: Params,
-    *,
-    choice: HeadChoice | None = None,
-) -> None:
-    """Write the metrics of the published model, and its predictions for the validation split.
-
-    With thresholds, each row is decided by those that the other rows choose.
-
-    Args:
-        progress: Evaluations of the run that gave the model.
-        logits: Logits of the model for the validation split.
-        metric: Validation metric.
-        split: The validation split.
-        params: The parameters.
-        choice: Why the model was chosen, with ``model.head: auto``.
+    The task of the model has what validation chooses: thresholds, and temperatures, which change no answer.
+    In the measurements, each row is decided by thresholds that the other rows choose.
     """
-    predictions = metric.predictions(logits, split.labels, split.task)
+    logits = published.logits
     clusters = clusters_of_split("validation", len(split))
+    task = calibrated(metric.decided(logits, split.labels, split.task), logits, split.labels, clusters)
+    publish_model(published.model, published.weights, TOKENIZER, CLASSIFIER, task)
+
+    # measurements
+    predictions = metric.predictions(logits, split.labels, split.task)
     write_predictions(
         VALIDATION_PREDICTIONS, split.labels, logits, split.task, predictions=predictions, clusters=clusters
     )
     interval = metric.interval(logits, split.labels, split.task, params.seed, clusters=clusters)
-    metrics = training_metrics(progress, metric.name, interval, params.train.keep)
-    if choice is not None:
-        metrics |= choice.metrics
-    write_record(METRICS / "train.json", Metrics.of(metrics))
+    metrics = training_metrics(published.progress, metric.name, interval, params.train.keep)
+    write_record(METRICS / "train.json", Metrics.of({**metrics, **published.choice}))
 
 
 def exit_interrupted(accelerator: Accelerator, interrupted: TrainingInterrupted) -> NoReturn:

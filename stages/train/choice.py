@@ -1,12 +1,12 @@
-"""The choice with ``model.head: auto``: publish the fine-tuned model, or the linear one on the checkpoint.
+"""The choice with ``model.head: auto``: the frozen checkpoint, the fine-tuned one, or an average.
 
-The validation split decides. Where it shows one model clearly better by the metric that decides in the
-project (the paired interval of the difference excludes 0), that model is published: a model can have the
-better likelihood and never predict a rare class. Elsewhere the losses of its rows decide, once the
-confidence of both models is corrected (``calibrated_losses``): they tell more of few rows than the metric,
-which moves by a whole row or not at all.
-What experience expects, the rows have to refute by a standard error: of single texts, 300 rows sufficed for a
-better fine-tuned model, of pairs not even 1,000 (``docs/benchmarks.md``, "Which head").
+The validation split decides, by the losses of its rows, once the confidence of each model is corrected
+(``calibrated_losses``): they tell more of few rows than the metric, which moves by a whole row or not at all.
+Where another model is clearly better by the metric that decides in the project (the paired interval of the
+difference excludes 0), that one is published: a model can have the better likelihood and never predict a rare
+class.
+A fine-tuned model that did not begin with the linear one has to be better by a standard error: of pairs, it
+seldom was better on other rows below a thousand (``docs/benchmarks.md``, "Which head").
 """
 
 import math
@@ -31,6 +31,8 @@ RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
+PUBLISHED = {0.0: "the linear model on the frozen checkpoint", 1.0: "the fine-tuned model"}
+AVERAGE = "the average of both, {:.0%} fine-tuned,"
 
 
 @dataclass(frozen=True)
@@ -38,82 +40,86 @@ class HeadChoice:
     """Which model is published.
 
     Attributes:
-        is_frozen: True for the linear model on the frozen checkpoint.
+        share: Share of fine-tuning in its weights: 0 for the linear model on the frozen checkpoint, 1 for the
+            fine-tuned one, between for the average of both.
         sentence: Both models with their numbers, and the choice with its reason.
         metrics: Entries of ``metrics/train.json``.
     """
 
-    is_frozen: bool
+    share: float
     sentence: str
     metrics: Mapping[str, float]
 
 
 def choose_head(
-    frozen: Logits,
-    tuned: Logits,
+    candidates: Mapping[float, Logits],
     split: TokenizedSplit,
     metric: ValidationMetric,
-    pairs: bool,
     *,
     clusters: NDArray[Any] | None = None,
 ) -> HeadChoice:
-    """Compare two models by their logits for the validation split.
+    """Compare models by their logits for the validation split.
 
     Args:
-        frozen: Logits of the linear model on the frozen checkpoint.
-        tuned: Logits of the fine-tuned model.
+        candidates: Logits by the share of fine-tuning: of 0, of 1, and of averages if the training began with
+            the linear model.
         split: The validation split.
         metric: The validation metric.
-        pairs: True if a row has two texts.
         clusters: Cluster of each row; ``None``: each row is on its own.
     """
     task = split.task
-    frozen_losses = calibrated_losses(task, frozen, split.labels)
-    tuned_losses = calibrated_losses(task, tuned, split.labels)
-    frozen_metric = metric.scores(frozen, split.labels, task)[metric.name]
-    tuned_metric = metric.scores(tuned, split.labels, task)[metric.name]
+    losses = {}
+    for share, logits in candidates.items():
+        losses[share] = calibrated_losses(task, logits, split.labels)
 
-    # by the metric, else by the losses: of pairs, fine-tuning has to be clearly better; of single texts, it
-    # must not be clearly worse
+    # by the losses: averages are as safe as the linear model, another model must be clearly better
+    share = min(losses, key=lambda candidate: float(losses[candidate].mean()))
+    has_averages = len(candidates) > 2
+    if not has_averages and advantage(losses[share], losses[0.0], clusters) < CLEAR:
+        share = 0.0
+    if advantage(losses[share], uninformed_losses(task, split.labels), clusters) < CLEAR:
+        share = 0.0
+    reason = "by the losses of the rows"
+
+    # by the metric, where it is clearly better
     deciding = project_metric(task.kind, metric.name)
-    gain = paired_difference(
-        deciding,
-        split.labels,
-        metric.decided(tuned, split.labels, task).predictions(tuned),
-        metric.decided(frozen, split.labels, task).predictions(frozen),
-        average=averaging(task),
-        clusters=clusters,
-    )
-    is_clear = gain.low > 0 or gain.high < 0
-    uninformed = uninformed_losses(task, split.labels)
-    needed = CLEAR if pairs else -CLEAR
-    if is_clear:
-        is_frozen = gain.high < 0
-        reason = f"{deciding.name} is clearly better"
-    elif advantage(tuned_losses, uninformed, clusters) < CLEAR:
-        is_frozen = True
-        reason = "fine-tuning is not clearly better than predictions without the text"
-    else:
-        is_frozen = advantage(tuned_losses, frozen_losses, clusters) < needed
-        reason = "their losses decide, and of pairs the linear model is usually better on other rows"
-        if not pairs:
-            reason = "their losses decide, and of single texts fine-tuning is usually better on other rows"
 
-    choice = "the linear model on the frozen checkpoint" if is_frozen else "the fine-tuned model"
+    def predictions(candidate: float) -> Labels:
+        decided = metric.decided(candidates[candidate], split.labels, task)
+        return decided.predictions(candidates[candidate])
+
+    by_losses = share
+    for candidate in (0.0, 1.0):
+        gain = paired_difference(
+            deciding,
+            split.labels,
+            predictions(candidate),
+            predictions(by_losses),
+            average=averaging(task),
+            clusters=clusters,
+        )
+        if gain.low > 0:
+            share = candidate
+            reason = f"{deciding.name} is clearly better"
+
+    scores = {}
+    for candidate in (0.0, 1.0):
+        scores[candidate] = metric.scores(candidates[candidate], split.labels, task)[metric.name]
     sentence = (
-        f"on {len(split):,} rows of validation, frozen checkpoint: loss {frozen_losses.mean():.4f},"
-        f" {metric.name} {frozen_metric:.4f}; fine-tuned: loss {tuned_losses.mean():.4f},"
-        f" {metric.name} {tuned_metric:.4f}; {choice} is published: {reason}"
+        f"on {len(split):,} rows of validation, frozen checkpoint: loss {losses[0.0].mean():.4f},"
+        f" {metric.name} {scores[0.0]:.4f}; fine-tuned: loss {losses[1.0].mean():.4f}, {metric.name}"
+        f" {scores[1.0]:.4f}; {PUBLISHED.get(share, AVERAGE.format(share))} is published: {reason}"
     )
     metrics = {
-        "head_is_frozen": int(is_frozen),
-        "head_by_metric": int(is_clear),
-        "frozen_calibrated_loss": float(frozen_losses.mean()),
-        "tuned_calibrated_loss": float(tuned_losses.mean()),
-        f"frozen_{metric.name}": frozen_metric,
-        f"tuned_{metric.name}": tuned_metric,
+        "head_is_frozen": int(share == 0),
+        "head_tuned_share": share,
+        "head_by_metric": int(share != by_losses),
+        "frozen_calibrated_loss": float(losses[0.0].mean()),
+        "tuned_calibrated_loss": float(losses[1.0].mean()),
+        f"frozen_{metric.name}": scores[0.0],
+        f"tuned_{metric.name}": scores[1.0],
     }
-    return HeadChoice(is_frozen, sentence, metrics)
+    return HeadChoice(share, sentence, metrics)
 
 
 def advantage(losses: RowLosses, reference: RowLosses, clusters: NDArray[Any] | None = None) -> float:

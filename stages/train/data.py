@@ -22,6 +22,7 @@ from tuneline.core.stage import require
 from tuneline.core.tables import SplitReader, split_files
 from tuneline.model.architectures import token_limit
 from tuneline.model.batches import TokenizedRows, document_tensor
+from tuneline.model.pooled_classifier import LinearHead
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.model.tokenizer import load_tokenizer
 from tuneline.params import TrainParams
@@ -32,11 +33,15 @@ from tuneline.tasks import Task
 
 @dataclass(frozen=True)
 class Inputs:
-    """The two splits, and the tokenizer that made them."""
+    """The two splits, the tokenizer that made them, and what a new head begins with.
+
+    ``linear_head`` is that of the linear model on the frozen checkpoint; ``None``: a head is drawn at random.
+    """
 
     train: TokenizedSplit
     validation: TokenizedSplit
     tokenizer: PreTrainedTokenizerBase
+    linear_head: LinearHead | None = None
 
     @property
     def labels(self) -> Task:

@@ -4,7 +4,6 @@ The main process fits it. No optimizer runs.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,18 +12,18 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from stages.train.data import Inputs, check_fit
 from stages.train.devices import describe_devices
-from stages.train.model import build_model
+from stages.train.model import build_model, pooled_classifier
 from stages.train.optimization import ValidationMetric
 from stages.train.progress import Evaluation, TrainingProgress
 from stages.train.state import EVALUATION_BATCH_SIZE
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.batches import compute_outputs
 from tuneline.model.encoded_columns import pair_separators
-from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate
+from tuneline.model.pair_features import reads_together
+from tuneline.model.pooled_classifier import PooledClassifier
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
 from tuneline.runtime.terminal import phase, progress, say
@@ -50,7 +49,7 @@ class FrozenResult:
     progress: TrainingProgress
     seconds: float
 
-    def model(self, params: Params, inputs: Inputs) -> FrozenClassifier:
+    def model(self, params: Params, inputs: Inputs) -> PooledClassifier:
         """Return the classifier."""
         model = _untrained(params, inputs)
         model.head.load_state_dict(self.head)
@@ -79,22 +78,13 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
         f"({features:,} features, {len(train):,} of {len(inputs.train):,} rows)"
     )
 
-    def compute_vectors(batch: dict[str, Tensor]) -> Tensor:
-        return model.features(batch["input_ids"], batch["attention_mask"])
-
-    def compute_logits(batch: dict[str, Tensor]) -> Tensor:
-        logits: Tensor = model(**batch).logits
-        return logits
-
-    def computed(
-        compute: Callable[[dict[str, Tensor]], Tensor], split: TokenizedSplit, width: int
-    ) -> Vectors:
+    def vectors(split: TokenizedSplit) -> Vectors:
         # Of a row in several windows, it is the mean of theirs: the logits of a linear model of the mean
         # vector are the mean of the logits, which is the answer of the published model, too.
         return compute_outputs(
-            compute,
+            lambda batch: model.features(batch["input_ids"], batch["attention_mask"]),
             split,
-            np.empty((len(split), width), dtype=np.float32),
+            np.empty((len(split), features), dtype=np.float32),
             pad_token_id=inputs.pad_token_id,
             device=accelerator.device,
             batch_size=EVALUATION_BATCH_SIZE,
@@ -103,8 +93,8 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
     # fit
     with progress("train"):
         phase("vectors of train and validation")
-        train_vectors = computed(compute_vectors, train, features)
-        validation_vectors = computed(compute_vectors, validation, features)
+        train_vectors = vectors(train)
+        validation_vectors = vectors(validation)
 
         phase("linear model")
         _fit_head(
@@ -112,44 +102,86 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
         )
 
         phase("logits of validation")
-        logits = computed(compute_logits, inputs.validation, inputs.labels.outputs)
+        logits = validation_logits(model, inputs, accelerator.device)
 
     # evaluation
     metric = ValidationMetric.load(params.train, inputs.labels)
-    scores = metric.scores(logits, inputs.validation.labels, inputs.labels)
-    evaluation = Evaluation(0, scores["loss"], scores[metric.name])
+    progress_of_head = evaluated_progress(0, metric, logits, inputs.validation)
+    evaluation = progress_of_head.evaluated[-1]
     say(f"train: validation loss {evaluation.loss:.4f}, {metric.name} {evaluation.metric:.4f}")
     return FrozenResult(
         head={name: values.cpu() for name, values in model.head.state_dict().items()},
         logits=logits,
         metric=metric,
-        progress=TrainingProgress(evaluated=[evaluation]),
+        progress=progress_of_head,
         seconds=time.monotonic() - started,
     )
 
 
-def can_be_frozen(params: Params, inputs: Inputs) -> bool:
-    """Return True unless the tokenizer joins the texts of a pair so that they cannot be separated."""
+def validation_logits(model: PooledClassifier, inputs: Inputs, device: torch.device) -> Logits:
+    """Return the logits of a model on the device for the validation split, ``(rows, outputs)``."""
+
+    def compute(batch: dict[str, Tensor]) -> Tensor:
+        logits: Tensor = model(**batch).logits
+        return logits
+
+    return compute_outputs(
+        compute,
+        inputs.validation,
+        np.empty((len(inputs.validation), inputs.labels.outputs), dtype=np.float32),
+        pad_token_id=inputs.pad_token_id,
+        device=device,
+        batch_size=EVALUATION_BATCH_SIZE,
+    )
+
+
+def evaluated_progress(
+    step: int, metric: ValidationMetric, logits: Logits, split: TokenizedSplit
+) -> TrainingProgress:
+    """Return the progress of weights that no step has evaluated, with the one evaluation of their logits."""
+    scores = metric.scores(logits, split.labels, split.task)
+    evaluation = Evaluation(step, scores["loss"], scores[metric.name])
+    return TrainingProgress(step=step, evaluated=[evaluation], best_step=step)
+
+
+def fits_linear_model(params: Params, inputs: Inputs) -> bool:
+    """Return True if a linear model is fitted to the frozen checkpoint before it is fine-tuned.
+
+    For single texts, it is the start; of pairs, it is fitted with ``model.head: auto``. It is said if the
+    tokenizer joins the texts of a pair in a way that cannot be undone.
+    """
+    windows = inputs.train.windows
+    has_maximum = windows is not None and windows.answer == "max"  # it is of logits, not of a mean vector
+    if params.model.checkpoint is None or has_maximum:
+        return False
+    if len(params.data.text_columns) == 1:
+        return True
     tokenizer: Any = inputs.tokenizer
-    return len(params.data.text_columns) == 1 or pair_separators(tokenizer) is not None
+    if params.model.head == "auto" and pair_separators(tokenizer) is None:
+        say(
+            "train: no linear model on the frozen checkpoint: its tokenizer joins two texts so that they"
+            " cannot be separated again"
+        )
+        return False
+    return params.model.head == "auto"
 
 
-def _untrained(params: Params, inputs: Inputs) -> FrozenClassifier:
+def begins_with_linear_model(params: Params, inputs: Inputs) -> bool:
+    """Return True if fine-tuning begins with the linear model that was fitted."""
+    is_single = len(params.data.text_columns) == 1
+    return is_single or not reads_together(len(inputs.train), inputs.labels.has_classes)
+
+
+def _untrained(params: Params, inputs: Inputs) -> PooledClassifier:
     """Return the checkpoint without its own head, and with an untrained linear one."""
     built, _ = build_model(params.model, inputs.labels, inputs.tokenizer)
-    encoder = built.base_model
-    if not isinstance(encoder, PreTrainedModel):
-        raise AssertionError(f"{type(built).__name__} has no base model")
-    check_fit(inputs, encoder.config)
-    template = None
-    if len(params.data.text_columns) == 2:
-        tokenizer: Any = inputs.tokenizer
-        template = PairTemplate.of(tokenizer)
-    return FrozenClassifier(encoder, template)
+    classifier = pooled_classifier(built, params, inputs.tokenizer, is_frozen=True)
+    check_fit(inputs, classifier.config)
+    return classifier
 
 
 def _fit_head(
-    model: FrozenClassifier,
+    model: PooledClassifier,
     train: tuple[Vectors, NDArray[Any]],
     validation: tuple[Vectors, NDArray[Any]],
     labels: Task,

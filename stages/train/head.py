@@ -1,4 +1,4 @@
-"""The head of a checkpoint: its classes are matched with those of the data, its unit with the targets."""
+"""The head of a checkpoint: its classes are matched with those of the data, its outputs with the labels."""
 
 import contextlib
 import math
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from tuneline.model.pooled_classifier import PooledClassifier, TrainedModel
 from tuneline.runtime.terminal import say
 from tuneline.tasks import Regression, Task
 from tuneline.tasks.task import Labels, Logits
@@ -90,11 +91,12 @@ def has_loaded_head(model: PreTrainedModel, drawn: frozenset[str]) -> bool:
     return bool(weights) and drawn.isdisjoint(weights)
 
 
-def correct_head(model: PreTrainedModel, task: Task, logits: Logits, labels: Labels) -> frozenset[str]:
-    """Correct a loaded head that does not mean the labels, and print what was done.
+def replace_foreign_head(
+    model: PreTrainedModel, task: Task, logits: Logits, labels: Labels
+) -> frozenset[str]:
+    """Draw a loaded head anew if it does not mean the labels, and print why.
 
-    The names of its classes may be permuted, or its number may have another unit than the targets. Such a
-    head is drawn anew; where its number rises with the targets, it is scaled instead.
+    The names of its classes may be permuted, or its number may have another unit than the targets.
 
     Args:
         model: The model, before its first step.
@@ -103,27 +105,20 @@ def correct_head(model: PreTrainedModel, task: Task, logits: Logits, labels: Lab
         labels: Their labels.
 
     Returns:
-        The names of the weights that are new; those of a scaled head give numbers with mean 0 and deviation
-        1, as those of a drawn one do.
+        The names of the weights that are new.
     """
     outputs = logits.astype(np.float64)
     follows = follows_labels(task, outputs, labels)
     place = f"train: on {len(labels)} rows of train, the checkpoint's head"
-    deviation = float(outputs.std())
-
     if not isinstance(task, Regression):
         if follows:
             return frozenset()
         right = int((~task.errors(task.predictions(logits), labels)).sum())
-        say(f"{place} does not follow the names of its classes ({right} right): drawn anew")
-    elif follows and np.square(outputs[:, 0] - labels).mean() <= labels.var(dtype=np.float64):
-        return frozenset()
-    elif follows and deviation > 0 and f"{_output_layer(model)}.bias" in output_weights(model):
-        say(f"{place} has another unit than the labels: scaled to theirs")
-        _standardize_head(model, float(outputs.mean()), deviation)
-        return frozenset(output_weights(model))
+        say(f"{place} does not follow the names of its classes ({right} right): it starts anew")
     else:
-        say(f"{place} does not follow the labels: drawn anew")
+        if follows and np.square(outputs[:, 0] - labels).mean() <= labels.var(dtype=np.float64):
+            return frozenset()
+        say(f"{place} does not follow the labels, or has another unit: it starts anew")
     draw_head(model)
     return frozenset(output_weights(model))
 
@@ -155,15 +150,7 @@ def follows_labels(task: Task, outputs: NDArray[np.float64], labels: Labels) -> 
     return bool(2 * covariances.trace() >= covariances[best_order].sum())
 
 
-def _standardize_head(model: PreTrainedModel, mean: float, deviation: float) -> None:
-    """Let the head of a regression, whose outputs have this mean and deviation, give 0 and 1."""
-    layer: Any = model.get_submodule(str(_output_layer(model)))
-    with torch.no_grad():
-        layer.weight.div_(deviation)
-        layer.bias.sub_(mean).div_(deviation)
-
-
-def output_weights(model: PreTrainedModel) -> list[str]:
+def output_weights(model: TrainedModel) -> list[str]:
     """Return the names of the weight and bias of the output layer; an empty list without one."""
     name = _output_layer(model)
     if name is None:
@@ -171,7 +158,7 @@ def output_weights(model: PreTrainedModel) -> list[str]:
     return [f"{name}.{part}" for part, _ in model.get_submodule(name).named_parameters()]
 
 
-def _output_layer(model: PreTrainedModel) -> str | None:
+def _output_layer(model: TrainedModel) -> str | None:
     """Return the name of the last linear layer behind the body with as many rows as the model has outputs."""
     body = f"{model.base_model_prefix}."
     output_layer = None
@@ -205,14 +192,19 @@ class TargetScale:
     hook: RemovableHandle
 
     @classmethod
-    def apply(cls, model: PreTrainedModel, drawn: Collection[str], targets: NDArray[Any]) -> Self | None:
-        """Let a regression model predict in the unit of its targets, if its head was drawn and has a bias.
+    def apply(cls, model: TrainedModel, new: Collection[str], targets: NDArray[Any]) -> Self | None:
+        """Let a regression model predict in the unit of its targets, if its head is new and has a bias.
 
-        A head that was loaded predicts in its own unit already, else ``correct_head`` has scaled it.
-        ``targets`` are the labels of the train split, shape ``(rows,)``.
+        A head that was loaded predicts in its own unit already. That of the linear model predicts in the unit
+        of the targets: it is divided by the scale, or the learning rate would fit one unit only.
+
+        Args:
+            model: The model, before its first step.
+            new: Names of its new weights.
+            targets: Labels of the train split, shape ``(rows,)``.
         """
         head = _output_layer(model)
-        if head is None or f"{head}.bias" not in drawn:
+        if head is None or f"{head}.bias" not in new:
             return None
         # in two passes: the difference of large sums would lose the deviation of targets far from 0
         values = targets.astype(np.float64)
@@ -222,8 +214,12 @@ class TargetScale:
         def restore(_: nn.Module, __: Any, output: Tensor) -> Tensor:
             return output.float() * deviation + mean
 
-        hook = model.get_submodule(head).register_forward_hook(restore)
-        return cls(head, mean, deviation, hook)
+        layer = model.get_submodule(head)
+        if isinstance(model, PooledClassifier):
+            with torch.no_grad():
+                model.head.weight.div_(deviation)
+                model.head.bias.sub_(mean).div_(deviation)
+        return cls(head, mean, deviation, layer.register_forward_hook(restore))
 
     def fold(self, weights: dict[str, Tensor]) -> None:
         """Make the scale part of trained weights, and remove the hook."""

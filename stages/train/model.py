@@ -21,7 +21,8 @@ from transformers.utils import logging
 
 from stages.train.head import HEAD_NOTES, HeadStart, match_head, output_weights
 from tuneline.model.architectures import architecture_of, restrict_last_layer
-from tuneline.params import ModelParams, TrainParams
+from tuneline.model.pooled_classifier import PairTemplate, PooledClassifier, TrainedModel, encoder_of
+from tuneline.params import ModelParams, Params, TrainParams
 from tuneline.params.train import LoraParams
 from tuneline.paths import BASE_MODEL
 from tuneline.runtime.errors import ParamsError
@@ -59,6 +60,17 @@ def build_model(
             f"model.config: transformers cannot build this {config.model_type}: {error}"
         ) from None
     return model, frozenset(model.state_dict())
+
+
+def pooled_classifier(
+    model: PreTrainedModel, params: Params, tokenizer: PreTrainedTokenizerBase, *, is_frozen: bool
+) -> PooledClassifier:
+    """Return the body of a model with an untrained linear head on its mean-pooled vectors."""
+    template = None
+    if len(params.data.text_columns) == 2:
+        fast_tokenizer: Any = tokenizer
+        template = PairTemplate.of(fast_tokenizer)
+    return PooledClassifier(encoder_of(model), template, is_frozen=is_frozen)
 
 
 def label_config(labels: Task) -> dict[str, Any]:
@@ -179,7 +191,7 @@ def _missing_weights(model: PreTrainedModel, info: dict[str, Any], params: Model
     return frozenset(new)
 
 
-def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
+def adapt(model: TrainedModel, params: TrainParams, drawn: Collection[str]) -> nn.Module:
     """Enable gradient checkpointing, and add LoRA adapters, as the parameters say."""
     if params.gradient_checkpointing:
         # not reentrant: the reentrant kind drops gradients where the input of a layer needs none
@@ -190,7 +202,7 @@ def adapt(model: PreTrainedModel, params: TrainParams, drawn: Collection[str]) -
     return model
 
 
-def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:
+def add_adapters(model: TrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:
     """Return the model with LoRA adapters (Hu et al. 2021); the modules of ``trained_modules`` learn, too."""
     from peft import LoraConfig, TaskType, get_peft_model
 
@@ -216,7 +228,7 @@ def add_adapters(model: PreTrainedModel, params: LoraParams, drawn: Collection[s
     return adapted
 
 
-def trained_modules(model: PreTrainedModel, drawn: Collection[str]) -> list[str]:
+def trained_modules(model: TrainedModel, drawn: Collection[str]) -> list[str]:
     """Return the modules that learn as a whole: all outside of the body, and a pooler drawn at random.
 
     peft alone trains modules named ``classifier`` and ``score``, and would leave what is drawn between them

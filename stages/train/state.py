@@ -10,16 +10,15 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from transformers import PreTrainedModel
 
 from stages.train.checkpoints import Checkpoints, run_identity
 from stages.train.cpu import PADDING_MULTIPLE, uses_bf16_layers
 from stages.train.data import BatchLoader, Inputs, LengthBucketedSampler, check_fit
 from stages.train.devices import describe_devices, describe_layout, wrap_layers
-from stages.train.head import TargetScale, correct_head, has_loaded_head, start_head
+from stages.train.head import TargetScale, has_loaded_head, output_weights, replace_foreign_head, start_head
 from stages.train.interruption import Coordinator, Interruption
 from stages.train.losses import Loss, new_bias
-from stages.train.model import adapt, build_model, compute_first_token_only
+from stages.train.model import adapt, build_model, compute_first_token_only, pooled_classifier
 from stages.train.optimization import (
     ValidationMetric,
     build_optimizer,
@@ -31,6 +30,7 @@ from stages.train.optimization import (
 from stages.train.progress import TrainingLogger, TrainingProgress
 from tuneline.core.arrays import RowNumbers
 from tuneline.core.hashes import content_key
+from tuneline.model.pooled_classifier import TrainedModel
 from tuneline.params import Params, RunParams, TrainParams
 from tuneline.paths import CHECKPOINTS
 from tuneline.runtime.atomic_files import write_json
@@ -97,7 +97,7 @@ class TrainingResult:
     """
 
     state: TrainState
-    model: PreTrainedModel
+    model: TrainedModel
     weights: dict[str, Tensor]
     logits: Logits
 
@@ -157,10 +157,13 @@ def set_up(
     )
 
 
-def _build_model(params: Params, inputs: Inputs) -> tuple[PreTrainedModel, frozenset[str]]:
+def _build_model(params: Params, inputs: Inputs) -> tuple[TrainedModel, frozenset[str]]:
     """Return the model to train and the names of its new weights.
 
-    Its last layer computes the first token only, where the classifier reads no other one.
+    Where the checkpoint has no head for these labels, it begins with the linear model on the frozen one, if
+    there is one: a random head would first train the body towards noise (Kumar et al. 2022,
+    "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution"). The last layer of
+    another model computes the first token only, where the classifier reads no other one.
     """
     torch.manual_seed(params.training_seed)  # new weights are drawn from torch's generator
     model, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
@@ -169,7 +172,12 @@ def _build_model(params: Params, inputs: Inputs) -> tuple[PreTrainedModel, froze
     # a head of the checkpoint that does not mean the labels; and what a new one knows before the first step
     if has_loaded_head(model, drawn):
         rows = np.unique(np.linspace(0, len(inputs.train) - 1, HEAD_ROWS).astype(np.int64))
-        drawn |= correct_head(model, inputs.labels, _outputs(model, inputs, rows), inputs.train.labels[rows])
+        logits = _outputs(model, inputs, rows)
+        drawn |= replace_foreign_head(model, inputs.labels, logits, inputs.train.labels[rows])
+    if inputs.linear_head is not None and not has_loaded_head(model, drawn):
+        pooled = pooled_classifier(model, params, inputs.tokenizer, is_frozen=False)
+        pooled.head.load_state_dict(inputs.linear_head)
+        return pooled, frozenset(output_weights(pooled))
     if params.model.checkpoint is not None:
         bias = new_bias(inputs.labels, inputs.train.labels, class_weights(params.train, inputs.train))
         if bias is not None:
@@ -178,7 +186,7 @@ def _build_model(params: Params, inputs: Inputs) -> tuple[PreTrainedModel, froze
     return model, drawn
 
 
-def _outputs(model: PreTrainedModel, inputs: Inputs, rows: RowNumbers) -> Logits:
+def _outputs(model: TrainedModel, inputs: Inputs, rows: RowNumbers) -> Logits:
     """Return the outputs of an untrained model for rows of train, computed in one batch on the CPU."""
     loader = BatchLoader(inputs.train, inputs.pad_token_id, torch.device("cpu"))
     model.train(mode=False)
@@ -247,7 +255,7 @@ def training_result(state: TrainState, params: Params, inputs: Inputs, logits: L
 
     # adapters are merged in a second model: the first one may be sharded
     if state.params.lora is not None:
-        plain, drawn = build_model(params.model, inputs.labels, inputs.tokenizer)
+        plain, drawn = _build_model(params, inputs)
         adapted: Any = adapt(plain, state.params, drawn)
         adapted.load_state_dict(weights)
         model = adapted.merge_and_unload()

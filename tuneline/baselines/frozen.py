@@ -93,7 +93,7 @@ class FrozenEncoder:
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         from tuneline.model.batches import compute_outputs
-        from tuneline.model.frozen_classifier import mean_pooled
+        from tuneline.model.pooled_classifier import mean_pooled
 
         # tokens
         max_length = self.tokenizer.model_max_length

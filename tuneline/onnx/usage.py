@@ -85,7 +85,10 @@ class UsageRecord(Record):
     tokenizer: TokenizerRecord
     architecture: str
     head: str | None = OMITTED
-    """``frozen``: a linear model on the frozen checkpoint; ``None``: the whole model was trained."""
+    """``frozen``: a linear model on the frozen checkpoint. ``mean``: the same, fine-tuned.
+
+    ``None``: a model of transformers.
+    """
     opset: int
     inputs: Sequence[str]
     models: Mapping[str, ModelRecord]

@@ -189,5 +189,5 @@ def warn_of_learning_rate(stage: str, params: Params) -> None:
         say(
             f"{stage}: WARNING: train.learning_rate: {train.learning_rate:g} suits training from scratch;"
             " fine-tuning a checkpoint with it usually destroys what the checkpoint has learned. Published"
-            " values are 1e-5 to 5e-5, for small models up to 1e-4."
+            " values are 1e-5 to 5e-5, for small models up to 2e-4."
         )

@@ -80,7 +80,8 @@ def _metadata(report: Mapping[str, Any]) -> str:
     if report["exported"]:
         tags.append("onnx")
     library = "transformers"
-    if report["is_frozen"]:  # its pipelines do not know the head
+    record = report["export"]
+    if report["is_frozen"] or (record is not None and record.head):  # its pipelines do not know the head
         library = "tuneline"
 
     data = ModelCardData(

@@ -46,7 +46,7 @@ def test_provenance_names_the_base_model(project):
     ("config", "architectures"),
     [
         ({"architectures": ["BertForSequenceClassification"]}, ["BertForSequenceClassification"]),
-        ({"architectures": ["BertModel"], export_record.FROZEN_KEY: "x"}, ["BertForSequenceClassification"]),
+        ({"architectures": ["BertModel"], export_record.POOLED_KEY: "x"}, ["BertForSequenceClassification"]),
     ],
     ids=["trained", "frozen"],
 )

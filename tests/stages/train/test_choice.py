@@ -41,42 +41,44 @@ def logits(wrong, confidence=2.0):
     ).astype(np.float32)
 
 
-def choice(frozen, tuned, pairs=False):
-    return choose_head(frozen, tuned, SPLIT, METRIC, pairs)
+def choice(frozen, tuned, between=None):
+    """Choose by the validation split; ``between`` are the logits of an average."""
+    candidates = {0.0: frozen, 1.0: tuned}
+    if between is not None:
+        candidates[0.5] = between
+    return choose_head(candidates, SPLIT, METRIC)
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_model_that_is_right_more_often_is_published_although_it_is_too_sure_of_itself(pairs):
-    assert not choice(logits(wrong=10), logits(wrong=2, confidence=20), pairs).is_frozen
+@pytest.mark.parametrize("between", [None, logits(wrong=10)])
+def test_model_that_is_right_more_often_is_published_although_it_is_too_sure_of_itself(between):
+    assert choice(logits(wrong=10), logits(wrong=2, confidence=20), between).share == 1
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_fine_tuned_model_that_is_clearly_worse_is_not_published(pairs):
-    assert choice(logits(wrong=2), logits(wrong=10), pairs).is_frozen
+@pytest.mark.parametrize("between", [None, logits(wrong=10)])
+def test_fine_tuned_model_that_is_clearly_worse_is_not_published(between):
+    assert choice(logits(wrong=2), logits(wrong=10), between).share == 0
 
 
-def test_without_a_clear_difference_single_texts_are_fine_tuned_and_pairs_are_not():
-    frozen, tuned = logits(wrong=4), np.roll(logits(wrong=4), 4, axis=0)
-    assert not choice(frozen, tuned, pairs=False).is_frozen
-    assert choice(frozen, tuned, pairs=True).is_frozen
-    slightly_better = np.roll(logits(wrong=3), 4, axis=0)
-    assert choice(frozen, slightly_better, pairs=True).is_frozen
-    assert not choice(slightly_better, frozen, pairs=False).is_frozen
+def test_slightly_better_model_is_published_only_if_it_began_with_the_linear_model():
+    frozen, slightly_better = logits(wrong=4), np.roll(logits(wrong=3), 4, axis=0)
+    assert choice(frozen, slightly_better).share == 0
+    assert choice(frozen, slightly_better, between=frozen).share == 1
+    assert choice(frozen, logits(wrong=5), between=slightly_better).share == 0.5
 
 
 def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_other_one_did_not_either():
     """As on CoLA with 300 rows: both are near the majority, and the fine-tuned one is worse on other rows."""
     both = choice(logits(wrong=20), logits(wrong=19))
-    assert both.is_frozen
-    assert "not clearly better than predictions without the text" in both.sentence
+    assert both.share == 0
 
 
 def test_numbers_are_compared_by_their_squared_errors():
     numbers = Rows(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
     close, far = (numbers.labels[:, None] + offset for offset in (0.1, 0.5))
     metric = ValidationMetric("pearson", greater_is_better=True)
-    assert choose_head(close, far + np.sin(np.arange(40))[:, None], numbers, metric, pairs=True).is_frozen
-    assert not choose_head(far + np.sin(np.arange(40))[:, None], close, numbers, metric, pairs=True).is_frozen
+    far = far + np.sin(np.arange(40))[:, None]
+    assert choose_head({0.0: close, 1.0: far}, numbers, metric).share == 0
+    assert choose_head({0.0: far, 1.0: close}, numbers, metric).share == 1
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +104,17 @@ def same_model(first, second):
     )
 
 
-def test_linear_model_is_published_where_training_learns_nothing(outs):
+def test_fine_tuning_begins_with_the_linear_model(outs):
+    """Without a step, it is the same model; then the best of both and their averages is published."""
     chosen, metrics, output = outs("auto", epochs=1, learning_rate=1e-9)
-    frozen, of_frozen, _ = outs("frozen")
-    assert metrics["head_is_frozen"] == 1
-    assert same_model(chosen, frozen)
-    assert metrics.items() >= of_frozen.items(), "they are those of the published model"
-    assert metrics["frozen_calibrated_loss"] < metrics["tuned_calibrated_loss"]
-    assert "the linear model on the frozen checkpoint is published" in output
+    _, of_frozen, _ = outs("frozen")
+    assert metrics["tuned_calibrated_loss"] == pytest.approx(metrics["frozen_calibrated_loss"], abs=1e-4)
+    assert metrics["best_loss"] == pytest.approx(of_frozen["best_loss"], abs=1e-4)
+    learned, metrics, output = outs("auto", epochs=8)
+    assert metrics["tuned_calibrated_loss"] < metrics["frozen_calibrated_loss"]
+    assert metrics["head_is_frozen"] == 0
+    assert "is published: by the losses of the rows" in output
+    assert not same_model(chosen, learned)
 
 
 def test_model_that_is_clearly_better_by_the_metric_is_published_although_its_losses_are_not():
@@ -121,12 +126,12 @@ def test_model_that_is_clearly_better_by_the_metric_is_published_although_its_lo
     margin[[0, 1]] = 8.0
     finds = np.stack([np.zeros(400), margin], axis=1).astype(np.float32)
     metric = ValidationMetric("matthews_correlation", greater_is_better=True)
-    chosen = choose_head(never, finds, split, metric, pairs=False)
+    chosen = choose_head({0.0: never, 1.0: finds}, split, metric)
     assert chosen.metrics["frozen_calibrated_loss"] < chosen.metrics["tuned_calibrated_loss"]
-    assert not chosen.is_frozen
+    assert chosen.share == 1
     assert "matthews_correlation is clearly better" in chosen.sentence
     assert chosen.metrics["head_by_metric"] == 1
-    assert choose_head(finds, never, split, metric, pairs=False).is_frozen
+    assert choose_head({0.0: finds, 1.0: never}, split, metric).share == 0
 
 
 def test_advantage_of_copies_is_that_of_the_texts():

@@ -10,7 +10,7 @@ from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tuneline.core.tables import SplitReader
 from tuneline.linear.linear_model import LinearModel
-from tuneline.model.frozen_classifier import load_classifier, mean_pooled
+from tuneline.model.pooled_classifier import load_classifier, mean_pooled
 from tuneline.model.tokenized_splits import TokenizedSplit
 
 FROZEN = {**tiny_task.FINE_TUNED, "head": "frozen"}
@@ -57,7 +57,7 @@ def vectors(project, name):
 
 def test_encoder_is_the_checkpoint_unchanged(project):
     before = load_file(project / "models/base/model/model.safetensors")
-    after = load_file(project / "models/classifier/model.safetensors")
+    after = load_file(project / "models/classifier/model.encoder.safetensors")
     assert after.keys() == {name.removeprefix("bert.") for name in before if name.startswith("bert.")}
     assert all(torch.equal(values, before[f"bert.{name}"]) for name, values in after.items())
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.train.head import correct_head, match_head, start_head
+from stages.train.head import match_head, replace_foreign_head, start_head
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train import tiny_task
 from tuneline.paths import BASE_MODEL
@@ -54,22 +54,20 @@ TARGETS = np.linspace(1000, 20_000, 30, dtype=np.float32)
         (NLI, 5 * ONE_HOT[2 - CLASSES], CLASSES, "names of its classes (10 right)"),
         (Multilabel(NLI.names), 5 * ONE_HOT[[1, 2, 0]][CLASSES], ONE_HOT[CLASSES], "its classes"),
         (Regression(), TARGETS[:, None] + 1000, TARGETS, ""),
-        (Regression(), np.linspace(-11, 11, 30)[:, None], TARGETS, "scaled"),
-        (Regression(), np.linspace(11, -11, 30)[:, None], TARGETS, "drawn"),
-        (Regression(), np.full((30, 1), np.nan), TARGETS, "drawn"),
+        (Regression(), np.linspace(-11, 11, 30)[:, None], TARGETS, "another unit"),
+        (Regression(), np.linspace(11, -11, 30)[:, None], TARGETS, "anew"),
+        (Regression(), np.full((30, 1), np.nan), TARGETS, "anew"),
     ],
 )
-def test_head_that_does_not_mean_the_labels_is_corrected(task, logits, labels, message, capsys):
+def test_head_that_does_not_mean_the_labels_is_drawn_anew(task, logits, labels, message, capsys):
     model = tiny_model("bert", task.outputs)
     weight = model.classifier.weight.detach().clone()
-    new = correct_head(model, task, logits.astype(np.float32), labels)
+    new = replace_foreign_head(model, task, logits.astype(np.float32), labels)
     printed = capsys.readouterr().out
     assert message in printed
     assert bool(printed) == bool(message)
     assert new == ({"classifier.weight", "classifier.bias"} if message else frozenset())
-    if message == "scaled":
-        weight /= logits.std()
-    assert torch.allclose(model.classifier.weight, weight) == (message in ("", "scaled"))
+    assert torch.equal(model.classifier.weight, weight) == (not message)
 
 
 def test_training_draws_a_head_whose_names_are_permuted(project, trained, capsys):

@@ -357,8 +357,11 @@ def _chosen_head(run: RunFacts, metric: Metric) -> Finding | None:
         return None
 
     chosen = "the fine-tuned one"
+    share = run.training.get("head_tuned_share", 1)
     if run.is_frozen:
         chosen = "the linear one"
+    elif share < 1:
+        chosen = f"an average of both, {share:.0%} fine-tuned"
     reason = ""
     if run.training.get("head_by_metric"):
         reason = "; its metric is clearly better"

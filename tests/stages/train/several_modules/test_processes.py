@@ -11,8 +11,10 @@ from safetensors.numpy import load_file
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
+from tests.stages.train.test_frozen_head import prepared_with
 from tests.stages.train.test_launch import environment
 
+BEGINNING = {"epochs": 1, "learning_rate": 1e-4, "micro_batch_size": 2}
 ROWS = 57  # the last batch is one row: one of two processes has an empty micro-batch
 
 
@@ -87,6 +89,21 @@ def test_two_processes_write_one_set_of_outs(one, many, request):
         name: values.shape for name, values in expected.items()
     }
     assert "step 8: validation" not in launcher.output(project, rank=1), "only the main process logs"
+
+
+@pytest.mark.parametrize(
+    ("launch", "env"), [("auto", {}), pytest.param("fsdp", FSDP, marks=pytest.mark.slow)]
+)
+def test_two_processes_begin_with_the_linear_model_of_one(tmp_path, data, launch, env):
+    model = {**tiny_task.FINE_TUNED, "config": tiny_task.WITHOUT_DROPOUT, "head": "auto"}
+    curves = []
+    for processes, how in ((1, "cpu"), (2, launch)):
+        folder = prepared_with(tmp_path / str(processes), data, model, launch=how, **BEGINNING)
+        assert launcher.run(folder, processes, env if processes == 2 else {}) == [0] * processes, (
+            launcher.output(folder)
+        )
+        curves.append([row[1] for row in launcher.curve(folder)])
+    assert curves[1] == pytest.approx(curves[0], abs=1e-3)
 
 
 def test_fsdp_on_the_cpu_shards_the_parameters(sharded):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
+from tests.stages.train.test_frozen_head import prepared_with
 
 SETTINGS = {
     "epochs": 3,
@@ -162,6 +163,19 @@ def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
     assert launcher.run(folder) == [0], launcher.output(folder)
     assert "resumes from step" in launcher.output(folder)
     assert launcher.outs(folder) == expected
+
+
+@pytest.mark.parametrize("train", [{}, pytest.param({"lora": {"rank": 2}}, marks=pytest.mark.slow)])
+def test_resume_of_a_run_that_began_with_the_linear_model_gives_identical_outs(tmp_path, data, train):
+    model = {**tiny_task.FINE_TUNED, "head": "auto"}
+    folder = prepared_with(tmp_path, data, model, **SETTINGS, **train)
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    expected = launcher.outs(folder)
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    assert "resumes from step" in launcher.output(folder)
+    assert launcher.outs(folder) == expected
+    assert "models/classifier/head.safetensors" in expected
 
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):

@@ -15,7 +15,7 @@ from tests.stages.train import launcher, tiny_task
 from tests.stages.train.conftest import fill
 from tests.stages.train.test_frozen_head import FROZEN, prepared_with
 from tuneline.core.tables import SplitReader
-from tuneline.model.frozen_classifier import load_classifier
+from tuneline.model.pooled_classifier import load_classifier
 from tuneline.model.tokenized_splits import TokenizedSplit
 
 ROWS = 57  # the last batch is one document: one of two processes has an empty micro-batch

@@ -23,7 +23,7 @@ def test_checkpoint_gives_parameters_that_fine_tune_it(project, tickets, checkpo
     params = load_params()
     assert (params.model.checkpoint, params.model.revision, params.model.config) == (checkpoint, None, {})
     assert params.tokenize.max_length == 64
-    assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (1e-4, 16, "last")
+    assert (params.train.learning_rate, params.train.epochs, params.train.keep) == (2e-4, 8, "last")
     assert "0.0% of rows are longer (the model takes no more)" in done.output
     assert params.model.head == "auto"
 

@@ -43,12 +43,12 @@ def lengths(*tokens, limit=512):
 @pytest.mark.parametrize(
     ("rows", "classes", "task", "batch", "epochs", "evaluate_every_steps"),
     [
-        (100, 1, "classification", 16, 16, None),
+        (100, 1, "classification", 16, 8, None),
         (20_000, 1, "classification", 32, 3, None),
         (320_000, 1, "classification", 32, 1, 2500),
-        (3_200, 500, "classification", 16, 10, None),
-        (3_200, 1, "multilabel", 16, 10, None),
-        (1_000, 1, "regression", 16, 5, None),
+        (3_200, 500, "classification", 16, 3, None),
+        (3_200, 1, "multilabel", 16, 3, None),
+        (1_000, 1, "regression", 16, 4, None),
     ],
 )
 def test_few_rows_and_many_labels_get_more_epochs(  # noqa: PLR0917
@@ -65,10 +65,22 @@ def test_few_rows_and_many_labels_get_more_epochs(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize(
-    ("width", "rate"), [(128, 1e-4), (384, 5e-5), (768, 3e-5), (1024, 1e-5), (2048, 6e-6)]
+    ("width", "rate"), [(128, 2e-4), (384, 2e-4), (768, 3e-5), (1024, 1e-5), (2048, 6e-6)]
 )
 def test_wider_models_get_lower_learning_rates(plan, opened, width, rate):
     values, _ = fine_tuning(replace(opened, config={"hidden_size": width}), lengths(30), plan, load_params())
+    assert values["train.learning_rate"] == rate
+
+
+@pytest.mark.parametrize(
+    ("rows", "task", "rate"),
+    [(1_999, "classification", 2e-4), (2_000, "classification", 5e-5), (2_000, "regression", 2e-4)],
+)
+def test_many_pairs_with_classes_get_the_rate_of_a_head_that_begins_at_random(plan, opened, rows, task, rate):
+    pairs = replace(plan.decision, text_columns=("first", "second"))
+    of_pairs = of_rows(replace(plan, decision=pairs), task=task, train=rows)
+    narrow = replace(opened, config={"hidden_size": 384})
+    values, _ = fine_tuning(narrow, lengths(30), of_pairs, load_params())
     assert values["train.learning_rate"] == rate
 
 

@@ -1,6 +1,6 @@
-"""A classifier on a frozen checkpoint: its mean-pooled vectors, and a linear model on top.
+"""A classifier of mean-pooled vectors: an encoder, frozen or fine-tuned, and a linear head on top.
 
-``load_classifier`` loads a trained model of either kind: such a classifier, or a fine-tuned one.
+``load_classifier`` loads a trained model of either kind: such a classifier, or one of transformers.
 Importing this module imports torch.
 """
 
@@ -26,10 +26,19 @@ from tuneline.model.encoded_columns import pair_separators
 from tuneline.model.pair_features import pair_features, pair_width
 from tuneline.runtime.errors import ParamsError
 
+ENCODER = "encoder"
+"""Variant of the weights: they are in ``model.encoder.safetensors``.
+
+Under the usual name, ``AutoModelForSequenceClassification`` would load them with a random head and a warning.
+"""
 HEAD = "head.safetensors"
-"""File with ``weight`` and ``bias`` of the linear model, beside the encoder in ``model.safetensors``."""
-FROZEN_HEAD_KEY = "frozen_head"
-"""Key of ``config.json`` that a classifier with a frozen head has, and no other."""
+"""File with ``weight`` and ``bias`` of the head."""
+POOLED_KEY = "pooled_head"
+"""Key of ``config.json`` that such a classifier has, and no other."""
+
+
+LinearHead = Mapping[str, Tensor]
+"""``weight`` and ``bias`` of a head, on the CPU."""
 
 
 def mean_pooled(
@@ -100,35 +109,58 @@ class PairTemplate:
         return ids[:, :longest], mask[:, :longest]
 
 
-class FrozenClassifier(nn.Module):
-    """A frozen encoder and a linear head on its mean-pooled vectors.
+def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the body of a model of transformers."""
+    encoder = model.base_model
+    if not isinstance(encoder, PreTrainedModel):
+        raise AssertionError(f"{type(model).__name__} has no base model")
+    return encoder
+
+
+class PooledClassifier(nn.Module):
+    """An encoder and a linear head on its mean-pooled vectors.
 
     The features of one text are its vector. Of a pair, both texts are encoded alone, because a checkpoint was
     not trained on what joins them, and ``pair_features`` compares their vectors.
 
     Attributes:
-        encoder: The checkpoint without a head of its own.
+        encoder: The checkpoint without a head of its own. A pooler that it has is not used, and not trained.
         template: How two texts are joined; ``None`` for rows of one text.
         head: Linear layer of the outputs.
+
+    ``is_frozen`` is recorded in the configuration: the weights of the encoder are those of the checkpoint.
     """
 
-    def __init__(self, encoder: PreTrainedModel, template: PairTemplate | None) -> None:
+    base_model_prefix = "encoder"
+    """Name of the body, as models of transformers have it."""
+
+    def __init__(
+        self, encoder: PreTrainedModel, template: PairTemplate | None, *, is_frozen: bool = True
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.template = template
+        pooler = getattr(encoder, "pooler", None)
+        if isinstance(pooler, nn.Module):
+            pooler.requires_grad_(False)
         width = encoder.config.hidden_size
         pair = None
         features = width
         if template is not None:
             pair = asdict(template)
             features = pair_width(width)
-        encoder.config.update({FROZEN_HEAD_KEY: {"pooling": "mean", "pair": pair}})
+        encoder.config.update({POOLED_KEY: {"pooling": "mean", "pair": pair, "frozen": is_frozen}})
         self.head = nn.Linear(features, len(encoder.config.id2label or ()))
 
     @property
     def config(self) -> PretrainedConfig:
-        """Configuration of the encoder, with the label names and ``FROZEN_HEAD_KEY``."""
+        """Configuration of the encoder, with the label names and ``POOLED_KEY``."""
         return self.encoder.config
+
+    def gradient_checkpointing_enable(self, **options: Any) -> None:
+        """Let the encoder compute activations again in the backward pass, as transformers does."""
+        enable: Any = self.encoder.gradient_checkpointing_enable
+        enable(**options)
 
     def features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the features of a batch of rows, float32 of shape ``(batch, features)``."""
@@ -147,29 +179,32 @@ class FrozenClassifier(nn.Module):
         return SequenceClassifierOutput(logits=self.head(self.features(input_ids, attention_mask)))
 
     def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:
-        """Write the encoder with ``config.json``, as ``AutoModel`` loads it, and the head beside it."""
+        """Write the encoder with ``config.json``, as ``AutoModel`` loads its variant, and the head."""
         parts: dict[str, dict[str, Tensor]] = {"encoder": {}, "head": {}}
         for name, values in state_dict.items():
             part, _, name_in_part = name.partition(".")
             parts[part][name_in_part] = values.cpu().contiguous()
-        self.encoder.save_pretrained(folder, state_dict=parts["encoder"])
+        self.encoder.save_pretrained(folder, state_dict=parts["encoder"], variant=ENCODER)
         save_file(parts["head"], folder / HEAD)
 
 
-TrainedModel = PreTrainedModel | FrozenClassifier
-"""Model in ``models/classifier/``: fine-tuned, of transformers; or frozen, with a linear head."""
+TrainedModel = PreTrainedModel | PooledClassifier
+"""Model in ``models/classifier/``."""
 
 
 def load_classifier(folder: Path, attention: str) -> TrainedModel:
     """Load a trained model in float32 and evaluation mode: safetensors only, no remote code.
 
     Args:
-        folder: The folder of the model, fine-tuned or frozen.
+        folder: The folder of the model.
         attention: Implementation of attention in transformers, such as ``sdpa``.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    is_frozen = FROZEN_HEAD_KEY in config
-    auto_class: Any = AutoModel if is_frozen else AutoModelForSequenceClassification
+    auto_class: Any = AutoModelForSequenceClassification
+    variant = None
+    if POOLED_KEY in config:
+        auto_class = AutoModel
+        variant = ENCODER
     model: PreTrainedModel = auto_class.from_pretrained(
         folder,
         dtype=torch.float32,
@@ -177,14 +212,15 @@ def load_classifier(folder: Path, attention: str) -> TrainedModel:
         local_files_only=True,
         trust_remote_code=False,
         use_safetensors=True,
+        variant=variant,
     )
     model.train(False)
-    if not is_frozen:
+    if variant is None:
         return model
 
     # the head, which transformers does not know
-    pair = config[FROZEN_HEAD_KEY]["pair"]
-    template = None if pair is None else PairTemplate(**pair)
-    classifier = FrozenClassifier(model, template)
+    record = config[POOLED_KEY]
+    template = None if record["pair"] is None else PairTemplate(**record["pair"])
+    classifier = PooledClassifier(model, template, is_frozen=record["frozen"])
     classifier.head.load_state_dict(load_file(folder / HEAD))
     return classifier.train(False)

@@ -6,13 +6,13 @@ import onnxruntime
 import pytest
 import torch
 from tokenizers import processors
-from transformers import AutoModel
+from transformers import AutoModel, AutoModelForSequenceClassification
 
 from stages.export.graph import to_onnx
 from stages.export.int8 import to_dynamic_int8
 from tests.small_pipeline import FAMILIES, tiny_model
 from tests.stages.train.tiny_task import tokenizer
-from tuneline.model.frozen_classifier import FrozenClassifier, PairTemplate, load_classifier, mean_pooled
+from tuneline.model.pooled_classifier import PairTemplate, PooledClassifier, load_classifier, mean_pooled
 from tuneline.runtime.errors import ParamsError
 
 CLS, SEP, PAD = 2, 3, 0
@@ -23,10 +23,10 @@ EVERY_FAMILY = [
 ]
 
 
-def classifier(family="bert", pair=True) -> FrozenClassifier:
+def classifier(family="bert", pair=True) -> PooledClassifier:
     encoder = tiny_model(family, 3, names=("a", "b", "c")).base_model
     torch.manual_seed(1)
-    return FrozenClassifier(
+    return PooledClassifier(
         encoder, PairTemplate(SEP, 2 if family == "roberta" else 1) if pair else None
     ).eval()
 
@@ -70,24 +70,27 @@ def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp
     assert {path.name for path in tmp_path.iterdir()} == {
         "config.json",
         "head.safetensors",
-        "model.safetensors",
+        "model.encoder.safetensors",
     }
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["frozen_head"] == {
+    assert config["pooled_head"] == {
         "pooling": "mean",
         "pair": {"separator": SEP, "count": 1} if pair else None,
+        "frozen": True,
     }
     assert config["id2label"] == {"0": "a", "1": "b", "2": "c"}
     loaded, inputs = load_classifier(tmp_path, "eager"), joined(model) if pair else alone(model, 0)
     assert not loaded.training
     with torch.inference_mode():
         torch.testing.assert_close(loaded(**inputs).logits, model(**inputs).logits)
-        plain, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+        plain, info = AutoModel.from_pretrained(tmp_path, variant="encoder", output_loading_info=True)
         torch.testing.assert_close(
             mean_pooled(plain.eval(), **alone(model, 0)), mean_pooled(model.encoder, **alone(model, 0))
         )
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
+    with pytest.raises(OSError, match="no file named"):  # and not a random head
+        AutoModelForSequenceClassification.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(
