@@ -30,12 +30,11 @@ from torch import Tensor
 from transformers.utils import logging
 
 from stages.train.averaging import averaged, averaged_logits
-from stages.train.choice import choose_head
+from stages.train.choice import choose_head, is_start
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import TRAINING_LIBRARIES, create_accelerator
 from stages.train.frozen_head import (
     FrozenResult,
-    begins_with_linear_model,
     evaluated_progress,
     fit_frozen,
     fits_linear_model,
@@ -96,7 +95,7 @@ def fine_tune(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measu
     if fits_linear_model(params, inputs) and accelerator.is_main_process:
         frozen = fit_frozen(params, inputs, accelerator)
     heads: list[LinearHead | None] = [None]
-    if frozen is not None and begins_with_linear_model(params, inputs):
+    if frozen is not None and is_start(frozen.logits, inputs, pairs=len(params.data.text_columns) == 2):
         heads = [frozen.head]
     broadcast_object_list(heads)
     inputs = replace(inputs, linear_head=heads[0])

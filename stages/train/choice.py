@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.train.data import Inputs
 from stages.train.optimization import ValidationMetric
 from tuneline.calibration.temperature import best_temperature
 from tuneline.metrics.judging import averaging
@@ -31,6 +32,13 @@ RowLosses = NDArray[np.float64]
 """Loss of each row, of shape ``(rows,)``."""
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
+LEAST_EXPLAINED = 0.15
+"""Share of the loss without the texts that the vectors of pairs take off, if they tell the label.
+
+It is 0.07 for 800 rows of RTE, and 0.24 for 500 rows of MRPC (docs/benchmarks.md, "Which head").
+"""
+MANY_PAIRS = 10_000
+"""Rows of train from which the texts of a pair are always read together."""
 PUBLISHED = {0.0: "the linear model on the frozen checkpoint", 1.0: "the fine-tuned model"}
 AVERAGE = "the average of both, {:.0%} fine-tuned,"
 
@@ -120,6 +128,25 @@ def choose_head(
         f"tuned_{metric.name}": scores[1.0],
     }
     return HeadChoice(share, sentence, metrics)
+
+
+def is_start(frozen: Logits, inputs: Inputs, pairs: bool) -> bool:
+    """Return True if fine-tuning begins with the linear model on the frozen checkpoint.
+
+    What one text of a pair says about the other may not be in the vectors of both. Where these do not tell
+    the label, and where there are many rows, a model reads both texts together.
+
+    Args:
+        frozen: Logits of the linear model for the validation split.
+        inputs: The splits.
+        pairs: True if a row has two texts.
+    """
+    if not pairs:
+        return True
+    split = inputs.validation
+    loss = calibrated_losses(split.task, frozen, split.labels).mean()
+    explained = 1 - loss / uninformed_losses(split.task, split.labels).mean()
+    return bool(explained >= LEAST_EXPLAINED) and len(inputs.train) < MANY_PAIRS
 
 
 def advantage(losses: RowLosses, reference: RowLosses, clusters: NDArray[Any] | None = None) -> float:

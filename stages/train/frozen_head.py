@@ -22,7 +22,6 @@ from stages.train.state import EVALUATION_BATCH_SIZE
 from tuneline.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.batches import compute_outputs
 from tuneline.model.encoded_columns import pair_separators
-from tuneline.model.pair_features import reads_together
 from tuneline.model.pooled_classifier import PooledClassifier
 from tuneline.model.tokenized_splits import TokenizedSplit
 from tuneline.params import Params
@@ -164,12 +163,6 @@ def fits_linear_model(params: Params, inputs: Inputs) -> bool:
         )
         return False
     return params.model.head == "auto"
-
-
-def begins_with_linear_model(params: Params, inputs: Inputs) -> bool:
-    """Return True if fine-tuning begins with the linear model that was fitted."""
-    is_single = len(params.data.text_columns) == 1
-    return is_single or not reads_together(len(inputs.train), inputs.labels.has_classes)
 
 
 def _untrained(params: Params, inputs: Inputs) -> PooledClassifier:

@@ -9,19 +9,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = TypeVar("Array", NDArray[np.float32], "Tensor")
-MANY_PAIRS = 2_000
-"""Rows of train from which both texts of a pair with a class are read together (docs/benchmarks.md)."""
 SMALLEST = 1e-12
 """Added to a length that is divided by."""
-
-
-def reads_together(rows: int, has_classes: bool) -> bool:
-    """Return True if a model that is trained on so many rows reads both texts of a pair together.
-
-    What one text says about the other is not in the vectors of both, but few rows do not teach it. A number
-    is nearly always how similar they are, which is in the vectors.
-    """
-    return has_classes and rows >= MANY_PAIRS
 
 
 def pair_features(first: Array, second: Array) -> tuple[Array, ...]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.train.choice import advantage, choose_head
+from stages.train.choice import advantage, choose_head, is_start
+from stages.train.data import Inputs
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
 from tests.stages.train.test_frozen_head import prepared_with
@@ -79,6 +80,17 @@ def test_numbers_are_compared_by_their_squared_errors():
     far = far + np.sin(np.arange(40))[:, None]
     assert choose_head({0.0: close, 1.0: far}, numbers, metric).share == 0
     assert choose_head({0.0: far, 1.0: close}, numbers, metric).share == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pairs", "rows", "expected"),
+    [(2, True, 100, True), (19, True, 100, False), (19, False, 100, True), (2, True, 10_000, False)],
+)
+def test_fine_tuning_of_pairs_begins_with_the_linear_model_if_their_vectors_tell_the_label(
+    wrong, pairs, rows, expected
+):
+    inputs = Inputs(range(rows), SPLIT, tokenizer=None)
+    assert is_start(logits(wrong), inputs, pairs) == expected
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ Long Document Classification" (windows).
 
 import itertools
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import numpy as np
 from tuneline.cli.init.checkpoints import Checkpoint, Lengths, suggested_for
 from tuneline.cli.init.planning import Plan, is_current
 from tuneline.core.launch import AUTO, CPU
-from tuneline.model.pair_features import reads_together
 from tuneline.model.text_lengths import TextLengths
 from tuneline.params import Params
 from tuneline.params.data import WindowsParams
@@ -27,15 +25,14 @@ from tuneline.params.params_file import get_value
 from tuneline.sweeps.space import write_first
 from tuneline.tasks import TASKS
 
-WIDE_RATES = ((768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
-RATES = ((512, 2e-4), *WIDE_RATES)
+RATES = ((512, 2e-4), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
 """Learning rates up to each width of the hidden layers: wider models need lower ones.
 
 For layers of 384, 2e-4 was better than 1e-4 from the linear model on (docs/benchmarks.md). Wider ones were
 not measured here.
 """
-RATES_OF_PAIRS = ((256, 1e-4), (512, 5e-5), *WIDE_RATES)
-"""The same for texts of a pair that are read together, whose head begins at random."""
+RATE_OF_PAIRS = 1e-4
+"""Highest learning rate for pairs, whose head begins at random where both texts are read together."""
 SMALL_DATA = 5_000
 """Rows below which batches are smaller, so that an epoch has more steps."""
 LARGE_DATA = 200_000
@@ -126,11 +123,9 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         epochs = 1
         evaluate_every_steps = math.ceil(steps_per_epoch / 4)
         rule = f"evaluated 4 times: one suffices from {LARGE_DATA:,} rows"
-    rates: Sequence[tuple[float, float]] = RATES
-    has_classes = TASKS[plan.decision.task].has_classes
-    if len(plan.decision.text_columns) == 2 and reads_together(rows, has_classes):
-        rates = RATES_OF_PAIRS
-    rate = next(rate for width, rate in rates if checkpoint.width <= width)
+    rate = next(rate for width, rate in RATES if checkpoint.width <= width)
+    if len(plan.decision.text_columns) == 2:
+        rate = min(rate, RATE_OF_PAIRS)
     keep, smoothing, kept = _kept_weights(plan, params)
 
     long_texts, long_reasons = plan_long_texts(lengths.rows, max_length, plan, params)
