@@ -80,13 +80,14 @@ def choose_head(
     for share, logits in candidates.items():
         losses[share] = calibrated_losses(task, logits, split.labels)
 
-    # by the losses: averages are as safe as the linear model, another model must be clearly better
+    # by the losses: what began as the linear model is as safe, another model must be clearly better
     share = min(losses, key=lambda candidate: float(losses[candidate].mean()))
     has_averages = len(candidates) > 2
-    if not has_averages and advantage(losses[share], losses[0.0], clusters) < CLEAR:
-        share = 0.0
-    if advantage(losses[share], uninformed_losses(task, split.labels), clusters) < CLEAR:
-        share = 0.0
+    if not has_averages:
+        beside_frozen = advantage(losses[share], losses[0.0], clusters)
+        beside_uninformed = advantage(losses[share], uninformed_losses(task, split.labels), clusters)
+        if min(beside_frozen, beside_uninformed) < CLEAR:
+            share = 0.0
     reason = "by the losses of the rows"
 
     # by the metric, where it is clearly better
