@@ -17,7 +17,7 @@ from prefect.states import Completed
 
 from flows.runs.processes import ProgramError, Programs
 from tuneline.core.yaml_files import read_yaml
-from tuneline.repository.dvc import is_weights, read_lock
+from tuneline.repository.dvc import changed_imports, is_weights, read_lock
 from tuneline.runtime.errors import PERMANENT
 from tuneline.settings import StagePolicy
 
@@ -95,17 +95,16 @@ class Pipeline:
     def restore(self, sources: Sequence[str]) -> None:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
 
-        Imports are named: DVC's status does not say whether they have changed where they came from.
+        Imports that have changed where they came from are named.
 
         Raises:
             ProgramError: The remote lacks a source, has a damaged copy, or cannot be reached.
         """
-        for source in sources:
-            if "deps" in read_yaml(self.programs.cwd / source):
-                self.on_line(
-                    f"{source} is an import, of which this run has the version in git: `dvc update {source}`"
-                    " fetches what has changed."
-                )
+        for source, state in changed_imports(self.programs.cwd):
+            self.on_line(
+                f"{source}: what it was imported from is {state}. This run has the version in git:"
+                f" `dvc update {source}` fetches the new one."
+            )
 
         # A file that the cache lacks is not an error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
