@@ -110,7 +110,7 @@ def test_wheel_has_every_file_of_the_packages(tmp_path):
     assert expected <= set(zipfile.ZipFile(wheel).namelist())
 
 
-TORCH_MODULES = ("tuneline.cli", "tuneline.model.frozen", "tuneline.model.torch")
+TORCH_MODULES = ("tuneline.cli", "tuneline.model.pooled", "tuneline.model.torch")
 
 
 def modules(package: str) -> list[str]:

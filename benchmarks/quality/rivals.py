@@ -4,6 +4,7 @@ Each is a function from a sample and the folder of the checkpoint to a ``Model``
 predictions of its outputs, the same way for all rivals.
 """
 
+import importlib
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -194,7 +195,7 @@ def setfit(sample: Sample, checkpoint: Path) -> Model:
     if len(sample.train.labels) > SETFIT_ROWS:
         raise SkippedError(f"setfit is for few rows: at most {SETFIT_ROWS:,} here")
     try:
-        import setfit as library
+        library: Any = importlib.import_module("setfit")  # a peer, and no dependency of this project
     except ImportError:
         raise SkippedError("setfit is not installed") from None
     from datasets import Dataset

@@ -187,6 +187,6 @@ def test_row_that_the_tokenizer_cannot_encode_is_named_with_the_file_of_the_toke
         f"in.csv, row 71: the tokenizer {model / 'tokenizer.json'} cannot encode this text of 60 characters ("
     )
     assert problem in done.stderr
-    assert "Shorten it or leave the row out; or train with another tokenizer" in done.stderr
+    assert "Shorten it or leave the row out; or train another checkpoint" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out.csv").exists()
