@@ -30,15 +30,10 @@ from torch import Tensor
 from transformers.utils import logging
 
 from stages.train.averaging import averaged, averaged_logits
-from stages.train.choice import choose_head, is_start
+from stages.train.choice import begins_with_linear_model, choose_head
 from stages.train.data import Inputs, read_inputs
 from stages.train.devices import TRAINING_LIBRARIES, create_accelerator
-from stages.train.frozen_head import (
-    FrozenResult,
-    evaluated_progress,
-    fit_frozen,
-    fits_linear_model,
-)
+from stages.train.frozen_head import FrozenResult, evaluated_progress, fit_frozen, fits_linear_model
 from stages.train.interruption import TrainingInterrupted, exit_without_cleanup, recorded_signals
 from stages.train.launch import INTERRUPTED, STOPPING, end_with_launcher
 from stages.train.loop import train_model
@@ -92,11 +87,11 @@ def fine_tune(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measu
     """
     # the linear model
     frozen = None
-    if fits_linear_model(params, inputs) and accelerator.is_main_process:
-        frozen = fit_frozen(params, inputs, accelerator)
     heads: list[LinearHead | None] = [None]
-    if frozen is not None and is_start(frozen.logits, inputs, pairs=len(params.data.text_columns) == 2):
-        heads = [frozen.head]
+    if accelerator.is_main_process and fits_linear_model(params, inputs):
+        frozen = fit_frozen(params, inputs, accelerator)
+        if begins_with_linear_model(frozen.logits, inputs, pairs=len(params.data.text_columns) == 2):
+            heads = [frozen.head]
     broadcast_object_list(heads)
     inputs = replace(inputs, linear_head=heads[0])
 

@@ -1,6 +1,6 @@
 """Averages of the frozen checkpoint with its linear model and of what is fine-tuned from them.
 
-Both ends are in one valley of the loss, and weights between them often predict new rows better than either
+Weights between both often predict new rows better than either
 (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
 """
 

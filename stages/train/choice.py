@@ -33,12 +33,12 @@ RowLosses = NDArray[np.float64]
 CLEAR = 1.0
 """Standard errors from which a difference of losses counts."""
 LEAST_EXPLAINED = 0.15
-"""Share of the loss without the texts that the vectors of pairs take off, if they tell the label.
+"""Fraction by which the loss of the linear model of pairs has to be below that without the texts.
 
 It is 0.07 for 800 rows of RTE, and 0.24 for 500 rows of MRPC (docs/benchmarks.md, "Which head").
 """
 MANY_PAIRS = 10_000
-"""Rows of train from which the texts of a pair are always read together."""
+"""Rows of train from which the texts of a pair are always one input."""
 PUBLISHED = {0.0: "the linear model on the frozen checkpoint", 1.0: "the fine-tuned model"}
 AVERAGE = "the average of both, {:.0%} fine-tuned,"
 
@@ -131,11 +131,11 @@ def choose_head(
     return HeadChoice(share, sentence, metrics)
 
 
-def is_start(frozen: Logits, inputs: Inputs, pairs: bool) -> bool:
+def begins_with_linear_model(frozen: Logits, inputs: Inputs, pairs: bool) -> bool:
     """Return True if fine-tuning begins with the linear model on the frozen checkpoint.
 
-    What one text of a pair says about the other may not be in the vectors of both. Where these do not tell
-    the label, and where there are many rows, a model reads both texts together.
+    The vectors of two texts may not contain how one relates to the other. Where they do not predict the
+    label, and where there are many rows, both texts are one input of the model.
 
     Args:
         frozen: Logits of the linear model for the validation split.

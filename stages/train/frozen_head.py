@@ -146,8 +146,8 @@ def evaluated_progress(
 def fits_linear_model(params: Params, inputs: Inputs) -> bool:
     """Return True if a linear model is fitted to the frozen checkpoint before it is fine-tuned.
 
-    For single texts, it is the start; of pairs, it is fitted with ``model.head: auto``. It is said if the
-    tokenizer joins the texts of a pair in a way that cannot be undone.
+    Of pairs, it is with ``model.head: auto`` only. The reason is printed if the tokenizer joins the texts of
+    a pair in a way that cannot be undone, so only the main process calls it.
     """
     windows = inputs.train.windows
     has_maximum = windows is not None and windows.answer == "max"  # it is of logits, not of a mean vector

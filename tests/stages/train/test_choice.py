@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.train.choice import advantage, choose_head, is_start
+from stages.train.choice import advantage, begins_with_linear_model, choose_head
 from stages.train.data import Inputs
 from stages.train.optimization import ValidationMetric
 from tests.stages.train import launcher, tiny_task
@@ -86,11 +86,11 @@ def test_numbers_are_compared_by_their_squared_errors():
     ("wrong", "pairs", "rows", "expected"),
     [(2, True, 100, True), (19, True, 100, False), (19, False, 100, True), (2, True, 10_000, False)],
 )
-def test_fine_tuning_of_pairs_begins_with_the_linear_model_if_their_vectors_tell_the_label(
+def test_fine_tuning_of_pairs_begins_with_the_linear_model_if_their_vectors_predict_the_label(
     wrong, pairs, rows, expected
 ):
     inputs = Inputs(range(rows), SPLIT, tokenizer=None)
-    assert is_start(logits(wrong), inputs, pairs) == expected
+    assert begins_with_linear_model(logits(wrong), inputs, pairs) == expected
 
 
 @pytest.fixture(scope="module")

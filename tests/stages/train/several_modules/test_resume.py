@@ -142,6 +142,16 @@ def test_changed_base_weights_start_a_new_run(folder):
     assert "resumes from step" not in launcher.output(folder)
 
 
+def check_resume(folder):
+    """Check that a run that is killed and resumed gives the outs of an uninterrupted one."""
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    expected = launcher.outs(folder)
+    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
+    assert launcher.run(folder) == [0], launcher.output(folder)
+    assert "resumes from step" in launcher.output(folder)
+    assert launcher.outs(folder) == expected
+
+
 def write_base(project, seed, **train):
     """Write ``models/base`` with a checkpoint, and the parameters that name it."""
     tiny_task.write_checkpoint(project, seed, without=("bert.pooler.", "classifier."))
@@ -157,25 +167,15 @@ def write_base(project, seed, **train):
 )
 def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
     write_base(folder, seed=0, **train)
-    assert launcher.run(folder) == [0], launcher.output(folder)
-    expected = launcher.outs(folder)
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    assert launcher.run(folder) == [0], launcher.output(folder)
-    assert "resumes from step" in launcher.output(folder)
-    assert launcher.outs(folder) == expected
+    check_resume(folder)
 
 
 @pytest.mark.parametrize("train", [{}, pytest.param({"lora": {"rank": 2}}, marks=pytest.mark.slow)])
 def test_resume_of_a_run_that_began_with_the_linear_model_gives_identical_outs(tmp_path, data, train):
     model = {**tiny_task.FINE_TUNED, "head": "auto"}
     folder = prepared_with(tmp_path, data, model, **SETTINGS, **train)
-    assert launcher.run(folder) == [0], launcher.output(folder)
-    expected = launcher.outs(folder)
-    launcher.run(folder, before=launcher.kill_at(f"{LOOP}.train_batch", 12))
-    assert launcher.run(folder) == [0], launcher.output(folder)
-    assert "resumes from step" in launcher.output(folder)
-    assert launcher.outs(folder) == expected
-    assert "models/classifier/head.safetensors" in expected
+    check_resume(folder)
+    assert "models/classifier/head.safetensors" in launcher.outs(folder)
 
 
 def test_changed_checkpoint_interval_resumes_the_run(folder, reference):
