@@ -112,4 +112,4 @@ HEALTHCHECK --interval=30s --timeout=10s --start-period=120s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/health', timeout=5)"]
 # tini forwards SIGTERM to the worker, which ends its runs, and reaps orphaned processes.
 ENTRYPOINT ["tini", "--"]
-CMD ["python", "-m", "flows.server.worker", "--with-healthcheck"]
+CMD ["python", "-m", "tuneline.operations.server.worker", "--with-healthcheck"]

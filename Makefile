@@ -32,7 +32,7 @@ help: ## Show this list
 
 .PHONY: setup
 setup: $(INSTALLED) ## Create .venv and install the pinned requirements
-	@grep -qsF "site_cache_dir = $(SITE_CACHE)" .dvc/config.local || $(VENV)/bin/python -m tuneline.repository.dvc
+	@grep -qsF "site_cache_dir = $(SITE_CACHE)" .dvc/config.local || $(VENV)/bin/python -m tuneline.core.repository.dvc
 
 $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'
@@ -44,7 +44,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 
 .PHONY: run
 run: setup ## Run the pipeline (dvc repro) and print the result
-	@python -m tuneline.repository.source_versions
+	@python -m tuneline.core.repository.source_versions
 	@dvc repro
 	@tuneline show
 
@@ -58,7 +58,7 @@ compare: setup ## Compare the working tree with a commit: make compare REF=main
 
 .PHONY: schedule
 schedule: setup ## Start Prefect server, worker and deployments on this machine
-	@python -m flows.server.schedule $(ARGS)
+	@python -m tuneline.operations.server.schedule $(ARGS)
 
 # In the order of tests/conftest.py, longest first: xdist would sort the modules by their numbers of tests.
 .PHONY: test

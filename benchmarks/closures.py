@@ -10,12 +10,12 @@ from tests.imports import closure
 
 ROOT = Path(__file__).parents[1]
 MOST = {
-    "stages.tokenize.__main__": 39,
-    "stages.download.__main__": 58,
-    "stages.train.__main__": 75,
-    "stages.compare.__main__": 58,
-    "tuneline.program.text_classifier": 27,
-    "tuneline.program.occlusion": 22,
+    "stages.tokenize": 39,
+    "stages.download": 58,
+    "stages.train": 75,
+    "stages.compare": 58,
+    "tuneline.serve.text_classifier": 27,
+    "tuneline.serve.occlusion": 22,
     "tuneline.cli.predict": 58,
     "tuneline.cli.evaluate": 96,
 }

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.stats import metric_interval, paired_difference
-from tuneline.metrics.table import METRIC_TABLE, Averaging
+from tuneline.judge.metrics.scores import compute_metric
+from tuneline.judge.metrics.stats import metric_interval, paired_difference
+from tuneline.judge.metrics.table import METRIC_TABLE, Averaging
 
 FRESH_ROWS = 50_000
 TRAIN_CLUSTERS = 300

@@ -32,9 +32,9 @@ from rich.console import Console
 from rich.table import Table
 from ruamel.yaml import YAML
 
-from flows.server import schedule
-from flows.server.deploy import POOL, ROOT, deploy
-from tuneline.runtime.processes import ending
+from tuneline.core.runtime.processes import ending
+from tuneline.operations.server import schedule
+from tuneline.operations.server.deploy import POOL, ROOT, deploy
 
 SMALL = ["data.sample.rows=800", "tokenize.vocab_size=600", "train.epochs=1", "model.config.hidden_size=32"]
 SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64"]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from tqdm import tqdm
 
-from stages.download.sample import Ticket, split_rows, write_tickets
-from tuneline.gating.error_budget import BUDGET_PART, LARGEST_PART, VALIDATION_WEIGHT
+from tuneline.operations.promotion.error_budget import BUDGET_PART, LARGEST_PART, VALIDATION_WEIGHT
+from tuneline.rows.splits.sample import Ticket, split_rows, write_tickets
 
 TICKETS = 160_000
 ROWS = 1_000

@@ -34,11 +34,11 @@ from rich.table import Table
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from stages.export.graph import save_model, to_onnx
-from stages.export.int8 import to_dynamic_int8
-from tuneline.core.machine import threads
-from tuneline.model.architectures import restrict_last_layer
-from tuneline.model.batches import Batch
+from tuneline.core.stage.machine import threads
+from tuneline.model.tokens.architectures import restrict_last_layer
+from tuneline.model.tokens.batches import Batch
+from tuneline.onnx.graph import save_model, to_onnx
+from tuneline.onnx.int8 import to_dynamic_int8
 from tuneline.onnx.session import OnnxClassifier, session_options
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from stages.download.sample import Ticket, write_tickets
-from tuneline.analysis.corrections import row_keys
-from tuneline.params.loading import load_params
+from tuneline.core.params.loading import load_params
+from tuneline.rows.splits.corrections import row_keys
+from tuneline.rows.splits.sample import Ticket, write_tickets
 
 
 def wrong_labels(rows: int, mislabelled: float, seed: int) -> dict[str, str]:

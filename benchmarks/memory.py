@@ -29,9 +29,9 @@ from rich.table import Table
 from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.inference import INPUTS, VOCABULARY, Backend, model_of
-from stages.export.graph import save_model, to_onnx
-from tuneline.core.machine import threads
-from tuneline.model.batches import Batch
+from tuneline.core.stage.machine import threads
+from tuneline.model.tokens.batches import Batch
+from tuneline.onnx.graph import save_model, to_onnx
 from tuneline.onnx.session import session_options
 
 MOST_ROWS, MOST_TOKENS = 64, 128

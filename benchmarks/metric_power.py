@@ -9,8 +9,8 @@ the difference if its paired interval is above 0.
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.metrics.stats import paired_difference
-from tuneline.metrics.table import METRIC_TABLE
+from tuneline.judge.metrics.stats import paired_difference
+from tuneline.judge.metrics.table import METRIC_TABLE
 
 ROWS = 1_000
 DRAWS = 150

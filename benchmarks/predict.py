@@ -20,25 +20,25 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.inference import MRPC_LENGTHS, bert
-from stages.export.__main__ import embed, tokenizer_record
-from stages.export.graph import save_model, to_onnx
-from stages.export.int8 import to_dynamic_int8
-from stages.tokenize.tokenizer import train_wordpiece
+from stages.export import embed, tokenizer_record
 from tests.records import export_record
-from tuneline.core.hashes import file_hash
-from tuneline.core.records import write_record
-from tuneline.model.architectures import restrict_last_layer
-from tuneline.model.batches import Batch, length_sorted_batches
-from tuneline.model.tokenizer import save_tokenizer
+from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import write_record
+from tuneline.model.tokens.architectures import restrict_last_layer
+from tuneline.model.tokens.batches import Batch, length_sorted_batches
+from tuneline.model.tokens.tokenizer import save_tokenizer
+from tuneline.model.tokens.training import train_wordpiece
+from tuneline.onnx.graph import save_model, to_onnx
+from tuneline.onnx.int8 import to_dynamic_int8
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.predict.columns import InputColumns, OutputColumns, Row
-from tuneline.predict.streaming import StreamOptions, predict_rows
-from tuneline.predict.writing import PredictionOutput, open_writer
-from tuneline.program.program_rows import windows
-from tuneline.program.text_classifier import TextClassifier
-from tuneline.readers.jsonl import JSONL
-from tuneline.readers.rows import STOP
-from tuneline.readers.tables import Input, open_table
+from tuneline.rows.reading.jsonl import JSONL
+from tuneline.rows.reading.rows import STOP
+from tuneline.rows.reading.tables import Input, open_table
+from tuneline.serve.columns import InputColumns, OutputColumns, Row
+from tuneline.serve.program_rows import windows
+from tuneline.serve.streaming import StreamOptions, predict_rows
+from tuneline.serve.text_classifier import TextClassifier
+from tuneline.serve.writing import PredictionOutput, open_writer
 
 WORDS = [
     f"{stem}{ending}"

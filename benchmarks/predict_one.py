@@ -20,10 +20,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.service.rows import read_rows
-from tuneline.model.batches import Batch
+from tuneline.model.tokens.batches import Batch
 from tuneline.onnx.session import open_session, session_options
 from tuneline.onnx.usage import exported_file
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 POINTS = 5
 """Times at which memory is read."""

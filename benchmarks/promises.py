@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.decisions.evidence import Evidence, JudgedAnswers
-from tuneline.decisions.rule import answers_of
-from tuneline.program.text_classifier import TextClassifier
-from tuneline.promises import CERTAINTY
-from tuneline.promises.abstention import NoPromiseError, observed_risks, promised_abstention
-from tuneline.runtime.terminal import progress
+from tuneline.core.runtime.terminal import progress
+from tuneline.judge.decisions import CERTAINTY
+from tuneline.judge.decisions.abstention import NoPromiseError, observed_risks, promised_abstention
+from tuneline.judge.decisions.evidence import Evidence, JudgedAnswers
+from tuneline.judge.decisions.rule import answers_of
+from tuneline.serve.text_classifier import TextClassifier
 
 RISKS = (0.01, 0.02, 0.05, 0.1)
 OBSERVED_RISK = 0.03

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from tuneline.params.params_file import changed
+from tuneline.core.params.params_file import changed
 
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = ("billing", "delivery", "login", "returns")
@@ -157,7 +157,8 @@ def set_engine(folder: Path, engine: str) -> None:
 def command(stage: str, folder: Path, engine: str) -> list[str]:
     """Return the command of a stage; that of ``predict`` scores the train split again, without its labels."""
     if stage != "predict":
-        return [sys.executable, "-m", "stages.train.launch" if stage == "train" else f"stages.{stage}"]
+        launched = ["tuneline.training.launch", "stages.train"]
+        return [sys.executable, "-m", *(launched if stage == "train" else [f"stages.{stage}"])]
     options = [] if engine == "local" else ["--engine", "ray", "--workers", engine.removeprefix("ray")]
     output = folder / f"predictions-{engine}"
     tuneline = str(Path(sys.executable).with_name("tuneline"))

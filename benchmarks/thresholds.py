@@ -26,10 +26,10 @@ from sklearn.metrics import precision_recall_curve
 from sklearn.model_selection import TunedThresholdClassifierCV
 
 from benchmarks.package_tags import FACETS, described, paragraphs
-from tuneline.linear.one_vs_rest import OneVsRest
-from tuneline.linear.thresholds import choose_thresholds
-from tuneline.metrics.scores import prediction_metrics
-from tuneline.params.train import ThresholdParams
+from tuneline.core.params.train import ThresholdParams
+from tuneline.judge.metrics.scores import prediction_metrics
+from tuneline.model.linear.one_vs_rest import OneVsRest
+from tuneline.model.linear.thresholds import choose_thresholds
 
 Floats = NDArray[np.float64]
 Sets = NDArray[np.int8]
@@ -48,7 +48,7 @@ class Source:
         rows: Texts with their labels, by the seed.
         labels: The most frequent ones are the labels.
         train, validation: Rows of these splits; the others are test rows.
-        has_chosen: True if the constants of ``tuneline/tasks/thresholds.py`` were chosen on it.
+        has_chosen: True if the constants of ``tuneline/model/linear/thresholds.py`` were chosen on it.
     """
 
     rows: Callable[[int], list[Labelled]]

@@ -28,7 +28,13 @@ from rich.console import Console
 from rich.table import Table
 from transformers import PreTrainedTokenizerFast
 
-from stages.tokenize.tokenizer import (
+from tuneline.core.stage.tables import SplitReader, write_batches
+from tuneline.model.tasks import Classification
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tokens.encoded_columns import ENCODED_AT_A_TIME, Encoder
+from tuneline.model.tokens.long_text import LongText
+from tuneline.model.tokens.tokenizer import load_tokenizer, save_tokenizer
+from tuneline.model.tokens.training import (
     TRAINING_ROWS,
     SavedTokenizer,
     Shard,
@@ -36,12 +42,6 @@ from stages.tokenize.tokenizer import (
     train_wordpiece,
     training_texts,
 )
-from tuneline.core.tables import SplitReader, write_batches
-from tuneline.model.encoded_columns import ENCODED_AT_A_TIME, Encoder
-from tuneline.model.long_text import LongText
-from tuneline.model.tokenizer import load_tokenizer, save_tokenizer
-from tuneline.tasks import Classification
-from tuneline.tasks.schemas import raw_schema
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 COLUMNS = ["first", "second"]

@@ -29,7 +29,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from stages.train.launch import ALLOCATOR
+from tuneline.training.launch import ALLOCATOR
 
 WAYS = ("textbook", "trainer", "grouped", "ours")
 Result = dict[str, float]

@@ -7,7 +7,7 @@ import logging
 import os
 
 import tuneline as tuneline  # turns telemetry off, before a flow imports Prefect
-from tuneline.runtime.terminal import visible
+from tuneline.core.runtime.terminal import visible
 
 
 class VisibleRecord(logging.LogRecord):

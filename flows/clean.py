@@ -13,18 +13,18 @@ from typing import Any
 from prefect import flow, get_run_logger
 from prefect.client.schemas import State
 
-from flows.alerts import ended
-from flows.promotion.registry import Registry
-from flows.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
-from flows.runs.commits import RUN_TRAILER
-from flows.runs.pipeline import Pipeline, log_line
-from flows.runs.processes import Programs
-from flows.runs.repository import Repository
-from flows.server.worker import end_with_worker
-from tuneline.paths import CHECKPOINTS
-from tuneline.repository.dvc import cache_folder, file_in_cache, load_yaml
-from tuneline.runtime.locks import locked
-from tuneline.settings import Settings, load_settings
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.repository.dvc import cache_folder, file_in_cache, load_yaml
+from tuneline.core.runtime.locks import locked
+from tuneline.core.settings import Settings, load_settings
+from tuneline.operations.alerts import ended
+from tuneline.operations.promotion.registry import Registry
+from tuneline.operations.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
+from tuneline.operations.runs.commits import RUN_TRAILER
+from tuneline.operations.runs.pipeline import Pipeline, log_line
+from tuneline.operations.runs.processes import Programs
+from tuneline.operations.runs.repository import Repository
+from tuneline.operations.server.worker import end_with_worker
 
 DAY = 86400.0
 CHECKPOINT_DAYS = 14

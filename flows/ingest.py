@@ -10,24 +10,24 @@ from typing import Any
 from prefect import flow, get_run_logger, runtime
 from prefect.client.schemas import State
 
-from flows.alerts import ended, send
-from flows.inbox import Incoming
-from flows.new_rows import Harvester, NewRows
-from flows.promotion.registry import Registry, fetch_reference
-from flows.runs.checkout import isolated
-from flows.runs.commits import RUN_TRAILER, fast_forward
-from flows.runs.pipeline import Pipeline, log_line, stage_task
-from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import Repository
-from flows.server.worker import end_with_worker
-from tuneline.params.loading import load_params
-from tuneline.paths import CHECKS, PARAMS
-from tuneline.reports.checks import Checks
-from tuneline.repository.dvc import require_remote
-from tuneline.runtime.locks import BusyError, locked
-from tuneline.runtime.terminal import visible
-from tuneline.runtime.wording import first_of
-from tuneline.settings import Settings, load_settings
+from tuneline.checks.results import Checks
+from tuneline.core.params.loading import load_params
+from tuneline.core.paths import CHECKS, PARAMS
+from tuneline.core.repository.dvc import require_remote
+from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.terminal import visible
+from tuneline.core.runtime.wording import first_of
+from tuneline.core.settings import Settings, load_settings
+from tuneline.operations.alerts import ended, send
+from tuneline.operations.inbox import Incoming
+from tuneline.operations.new_rows import Harvester, NewRows
+from tuneline.operations.promotion.registry import Registry, fetch_reference
+from tuneline.operations.runs.checkout import isolated
+from tuneline.operations.runs.commits import RUN_TRAILER, fast_forward
+from tuneline.operations.runs.pipeline import Pipeline, log_line, stage_task
+from tuneline.operations.runs.processes import ProgramError, Programs
+from tuneline.operations.runs.repository import Repository
+from tuneline.operations.server.worker import end_with_worker
 
 STAGES = ("base", "download", "tokenize", "validate")
 """The stages up to the data checks, in their order."""

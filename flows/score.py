@@ -3,7 +3,7 @@
 Each file is predicted by a process of its own, and has a result, or a reason why not.
 
 Drift is that new rows no longer look like the training data of the model. They are compared with the train
-split in ``reports/checks/profile.json`` of the model's commit (``tuneline/reports/drift.py``).
+split in ``reports/checks/profile.json`` of the model's commit (``tuneline/operations/drift.py``).
 """
 
 import os
@@ -19,24 +19,24 @@ from prefect import flow, get_run_logger
 from prefect.artifacts import create_table_artifact
 from prefect.client.schemas import State
 
-from flows.alerts import ended, send_if_due
-from flows.inbox import METADATA, Incoming, Outbox, ScoredRecord, complete_files, unread
-from flows.promotion.registry import Registry, fetch_profile
-from flows.runs.pipeline import OnLine
-from flows.runs.processes import ProgramError, Programs
-from flows.runs.repository import Repository
-from flows.server.worker import end_with_worker
-from tuneline.core.hashes import file_hash
+from tuneline.checks.results import Profile
+from tuneline.core.repository.promoted_models import ModelRepository
+from tuneline.core.repository.registry import Version
+from tuneline.core.runtime.atomic_files import replace_file
+from tuneline.core.runtime.errors import InputError
+from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.terminal import visible
+from tuneline.core.settings import DriftSettings, Scoring, Settings, load_settings
+from tuneline.core.stage.hashes import file_hash
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
-from tuneline.reports.checks import Profile
-from tuneline.reports.drift import DRIFT_ROWS, DriftMeasure, RowCounts, drift_measures
-from tuneline.repository.promoted_models import ModelRepository
-from tuneline.repository.registry import Version
-from tuneline.runtime.atomic_files import replace_file
-from tuneline.runtime.errors import InputError
-from tuneline.runtime.locks import BusyError, locked
-from tuneline.runtime.terminal import visible
-from tuneline.settings import DriftSettings, Scoring, Settings, load_settings
+from tuneline.operations.alerts import ended, send_if_due
+from tuneline.operations.drift import DRIFT_ROWS, DriftMeasure, RowCounts, drift_measures
+from tuneline.operations.inbox import METADATA, Incoming, Outbox, ScoredRecord, complete_files, unread
+from tuneline.operations.promotion.registry import Registry, fetch_profile
+from tuneline.operations.runs.pipeline import OnLine
+from tuneline.operations.runs.processes import ProgramError, Programs
+from tuneline.operations.runs.repository import Repository
+from tuneline.operations.server.worker import end_with_worker
 
 DRIFT_HOURS = 24.0
 """Hours between two events about the same model."""
@@ -80,7 +80,7 @@ class Scorer:
         predictions = self.outbox.scratch / "predictions.parquet"
         # Texts are copied into the predictions, because the drift counts them.
         kept = list(dict.fromkeys(self.text_columns + self.scoring.keep))
-        command = [sys.executable, "-P", "-m", "tuneline.predict.batch", str(incoming.path), str(predictions)]
+        command = [sys.executable, "-P", "-m", "tuneline.serve.batch", str(incoming.path), str(predictions)]
         command += [str(self.model), str(self.scoring.max_bad_share)]
         command += kept
         try:

@@ -20,17 +20,17 @@ from prefect import flow, get_run_logger, runtime, task
 from prefect.client.schemas import State
 from prefect.states import Completed
 
-from flows.promotion.outcome import EndedRun, finish
-from flows.promotion.registry import Registry, fetch_reference
-from flows.runs.checkout import Checkout, isolated
-from flows.runs.commits import Run, metrics_summary
-from flows.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
-from flows.runs.processes import Programs
-from flows.runs.repository import Repository, safe_name
-from flows.server.worker import end_with_worker
-from tuneline.repository.dvc import require_remote
-from tuneline.runtime.locks import BusyError, lock, unlock
-from tuneline.settings import Ref, Settings, load_settings
+from tuneline.core.repository.dvc import require_remote
+from tuneline.core.runtime.locks import BusyError, lock, unlock
+from tuneline.core.settings import Ref, Settings, load_settings
+from tuneline.operations.promotion.outcome import EndedRun, finish
+from tuneline.operations.promotion.registry import Registry, fetch_reference
+from tuneline.operations.runs.checkout import Checkout, isolated
+from tuneline.operations.runs.commits import Run, metrics_summary
+from tuneline.operations.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
+from tuneline.operations.runs.processes import Programs
+from tuneline.operations.runs.repository import Repository, safe_name
+from tuneline.operations.server.worker import end_with_worker
 
 STAGE = "train"
 """The stage that trains. From it on a run has the machine to itself: later stages measure speed."""

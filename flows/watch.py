@@ -22,13 +22,13 @@ from prefect.client.schemas.objects import StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Completed
 
-from flows.alerts import send_if_due
-from flows.promotion.registry import Registry
-from flows.runs.repository import Repository
-from tuneline.repository.dvc import default_remote
-from tuneline.repository.worktrees import why_not_in_dvc_remote
-from tuneline.runtime.terminal import visible
-from tuneline.settings import load_settings
+from tuneline.core.repository.dvc import default_remote
+from tuneline.core.repository.worktrees import why_not_in_dvc_remote
+from tuneline.core.runtime.terminal import visible
+from tuneline.core.settings import load_settings
+from tuneline.operations.alerts import send_if_due
+from tuneline.operations.promotion.registry import Registry
+from tuneline.operations.runs.repository import Repository
 
 TRAIN_FLOW = "train"
 """Name of the flow whose silence is an alert."""

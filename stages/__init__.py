@@ -1,6 +1,6 @@
 """The stages of the pipeline.
 
-Each is a package that runs as ``python -m stages.NAME`` and shares only files with the others (dvc.yaml).
+Each is one page, which runs as ``python -m stages.NAME`` and shares only files with the others (dvc.yaml).
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import tuneline as tuneline  # turns telemetry off, before a stage imports other libraries
-from tuneline.runtime.terminal import explain_exceptions
+from tuneline.core.runtime.terminal import explain_exceptions
 
 explain_exceptions()
 

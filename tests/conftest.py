@@ -55,7 +55,7 @@ SERVER = {
 """Modules whose tests of the default suite use the one Prefect server of a session."""
 LONG = (
     "pipeline/test_pipeline",
-    "stages/train/several_modules/test_resume",
+    "tuneline/training/several_modules/test_resume",
 )
 FIRST = {*SERVER, *(f"tests/{name}.py" for name in LONG)}
 """What takes longest: a worker that began it last would work on alone when all others are done."""

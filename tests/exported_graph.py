@@ -17,7 +17,7 @@ def columns_of(family: str) -> list[str]:
 
 def exported_graph(factory: pytest.TempPathFactory, family: str) -> onnx.ModelProto:
     """Return a graph of ``tiny_model(family, 3)``, which the caller may change."""
-    from stages.export.graph import to_onnx
+    from tuneline.onnx.graph import to_onnx
 
     def make(folder):
         folder.mkdir()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import stages.compare.__main__
-import stages.export.__main__
+import stages.compare
+import stages.export
 from tests.conftest import made_once
 from tests.small_pipeline import write_pipeline
-from tuneline.model.long_text import LongText, WindowsRecord
+from tuneline.model.tokens.long_text import LongText, WindowsRecord
 
 GENEROUS = {"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2}
 
@@ -36,7 +36,7 @@ def exported_pipeline(
         write_pipeline(folder, task == "regression", GENEROUS, LONG_TEXTS[long_text], columns)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            stages.export.__main__.main()
+            stages.export.main()
 
     return made_once(factory, f"exported-{task}-{long_text}-{len(columns)}", make)
 
@@ -53,6 +53,6 @@ def published_pipeline(
         shutil.copytree(exported_pipeline(factory, task, long_text, columns), folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            stages.compare.__main__.main()
+            stages.compare.main()
 
     return made_once(factory, f"published-{task}-{long_text}-{len(columns)}", make)

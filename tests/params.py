@@ -7,8 +7,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tuneline.params import Params
-from tuneline.params.loading import default_values, parse_params
+from tuneline.core.params import Params
+from tuneline.core.params.loading import default_values, parse_params
 
 OF_THE_SAMPLE = {
     "data": {"text_columns": ["subject", "body"], "label_column": "queue"},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tuneline.core.provenance import DevicesUsed, StageProvenance
+from tuneline.core.stage.provenance import DevicesUsed, StageProvenance
 from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
 from tuneline.onnx.usage import FORMAT, ModelRecord, TokenizerRecord
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from tuneline.program.text_classifier import TextClassifier
-from tuneline.service.application import Service, ServiceSettings
-from tuneline.service.models import FolderSource
-from tuneline.service.server import server_config
+from tuneline.serve.application import Service, ServiceSettings
+from tuneline.serve.models import FolderSource
+from tuneline.serve.server import server_config
+from tuneline.serve.text_classifier import TextClassifier
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tuneline.core.tables import SplitReader, shard_file, write_table
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.core.stage.tables import SplitReader, shard_file, write_table
 
 
 def into_shards(folder: Path, rows: int) -> None:

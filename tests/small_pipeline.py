@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from tests.params import change_params, write_params
-from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource
-from tuneline.core.tables import LABELS, SplitReader, write_table
-from tuneline.model.batches import compute_by_length
-from tuneline.model.encoded_columns import Encoder
-from tuneline.model.long_text import LongText
-from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.predictions.files import write_baselines, write_predictions
-from tuneline.tasks import task_with_names
-from tuneline.tasks.schemas import raw_schema, tokenized_schema
+from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource
+from tuneline.core.stage.tables import LABELS, SplitReader, write_table
+from tuneline.judge.metrics.predictions import write_baselines, write_predictions
+from tuneline.model.tasks import task_with_names
+from tuneline.model.tasks.schemas import raw_schema, tokenized_schema
+from tuneline.model.tokens.batches import compute_by_length
+from tuneline.model.tokens.encoded_columns import Encoder
+from tuneline.model.tokens.long_text import LongText
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 QUEUES = ("billing", "delivery", "returns")
 MAX_LENGTH = 24
@@ -116,8 +116,8 @@ def write_pipeline(
         long_text: What becomes of long texts; ``None``: they are truncated.
         columns: The text columns, one or two.
     """
-    from stages.tokenize.tokenizer import train_wordpiece
-    from tuneline.model.tokenizer import save_tokenizer
+    from tuneline.model.tokens.tokenizer import save_tokenizer
+    from tuneline.model.tokens.training import train_wordpiece
 
     labels = task_with_names(None if regression else QUEUES)
     generator = random.Random(0)

@@ -107,10 +107,10 @@ CHANGES: list[Callable[[Project], None]] = [
 ]
 
 TESTS_OF_USERS_FILES = [
-    "tests/tuneline/test_settings.py",
+    "tests/tuneline/core/test_settings.py",
     "tests/test_conf.py",
     "tests/test_dvc_yaml.py",
-    "tests/tuneline/params/test_loading.py",
+    "tests/tuneline/core/params/test_loading.py",
 ]
 
 

@@ -13,11 +13,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-import tuneline.params.hydra_plugins.defaults  # noqa: F401 - gives Hydra the defaults, as DVC does (.dvc/config)
+import tuneline.core.params.hydra_plugins.defaults  # noqa: F401 - gives Hydra the defaults, as DVC does (.dvc/config)
 from tests.conftest import ROOT
 from tests.project import Project
-from tuneline.core.yaml_files import read_yaml
-from tuneline.params.loading import known_keys, parse_params
+from tuneline.core.params.loading import known_keys, parse_params
+from tuneline.core.stage.yaml_files import read_yaml
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))
 
@@ -63,10 +63,10 @@ compose_and_dump("params.yaml", sys.argv[1], None, "config", sys.argv[2], ["task
 def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
     """Not from those of the installed version."""
     project = Project.copy_to(tmp_path)
-    code = tmp_path / "tuneline/params/train.py"
+    code = tmp_path / "tuneline/core/params/train.py"
     code.write_text(code.read_text().replace("warmup_ratio: Fraction = 0.1", "warmup_ratio: Fraction = 0.75"))
     project.set_params({"train.warmup_ratio": 0.5})
-    folders = [str(tmp_path / "conf"), str(tmp_path / "tuneline/params")]
+    folders = [str(tmp_path / "conf"), str(tmp_path / "tuneline/core/params")]
     subprocess.run([sys.executable, "-c", COMPOSE, *folders], cwd=tmp_path, check=True)
     values = read_yaml(tmp_path / "params.yaml")
     assert (values["train"]["warmup_ratio"], values["seed"]) == (0.75, 7)

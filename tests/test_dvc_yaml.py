@@ -4,6 +4,7 @@ leaves outdated outputs.
 Only of the stages whose code is in ``stages/``: a user may add others, with any command.
 """
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,16 +13,16 @@ from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
 from tests.imports import imported_files
-from tuneline.params.loading import known_keys
+from tuneline.core.params.loading import known_keys
 
 PIPELINE = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")
-STAGES = {name: stage for name, stage in PIPELINE["stages"].items() if (ROOT / "stages" / name).is_dir()}
+STAGES = {name: stage for name, stage in PIPELINE["stages"].items() if (ROOT / f"stages/{name}.py").is_file()}
 CODE = ("stages", "tuneline")
 """Packages that contain the code of the pipeline."""
 CHANGES_NO_OUT = {
-    Path("tuneline/params"): "``params:`` lists the values, and a reworded description changes none",
-    Path("tuneline/paths.py"): "``dvc.yaml`` lists the paths of outs and dependencies",
-    Path("tuneline/runtime"): "how a process prints, locks, ends and puts a file in its place",
+    Path("tuneline/core/params"): "``params:`` lists the values, and a reworded description changes none",
+    Path("tuneline/core/paths.py"): "``dvc.yaml`` lists the paths of outs and dependencies",
+    Path("tuneline/core/runtime"): "how a process prints, locks, ends and puts a file in its place",
 }
 """What no stage depends on, and why an edit there changes no out."""
 
@@ -33,13 +34,15 @@ def names(entries: list) -> set[str]:
 
 def imported(stage: str) -> set[Path]:
     """Return every file of the pipeline's code that ``python -m stages.NAME`` may load."""
-    return imported_files(f"stages.{stage}.__main__", ROOT, CODE)
+    return imported_files(f"stages.{stage}", ROOT, CODE)
 
 
 def determines_outs(path: Path) -> bool:
-    """Return whether a file can change an out: it is more than a package's settings of the process
-    (telemetry, garbage collection)."""
+    """Return whether a file can change an out: it is more than a package's docstring, or its settings of the
+    process (telemetry, garbage collection)."""
     if path in {Path(package, "__init__.py") for package in CODE}:
+        return False
+    if len(ast.parse((ROOT / path).read_text(encoding="utf-8")).body) == 1:
         return False
     return not CHANGES_NO_OUT.keys() & {path, *path.parents}
 
@@ -70,21 +73,23 @@ def test_every_code_dependency_is_imported(stage):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_code_dependencies_are_folders_without_parameters_and_command_line(stage):
-    """A stage names ideas, not files; neither the command line nor a description of a parameter starts a
+def test_code_dependencies_are_a_page_and_folders_without_parameters_and_operations(stage):
+    """A stage names ideas, not files; neither an operation nor a description of a parameter starts a
     training."""
     listed = {Path(dep) for dep in names(STAGES[stage]["deps"]) if Path(dep).parts[0] in CODE}
-    assert all((ROOT / dep).is_dir() and len(dep.parts) == 2 for dep in listed)
-    not_allowed = {"cli", "params", "repository", "runtime"}
+    rooms = listed - {Path(f"stages/{stage}.py")}
+    assert len(listed) == len(rooms) + 1
+    assert all((ROOT / room).is_dir() for room in rooms)
     if stage == "report":  # the page tells facts of git, and no later stage depends on it
-        not_allowed.remove("repository")
-    assert not {dep.name for dep in listed} & not_allowed
+        return
+    assert not {Path(f"tuneline/{name}") for name in ("cli", "core", "operations", "rows", "serve")} & rooms
+    assert not CHANGES_NO_OUT.keys() & rooms
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_stages_do_not_import_each_other(stage):
-    others = {Path("stages", other) for other in STAGES if other != stage}
-    assert not {path for path in imported(stage) if others & {*path.parents}}
+    others = {Path(f"stages/{other}.py") for other in STAGES if other != stage}
+    assert not imported(stage) & others
 
 
 def test_core_imports_neither_stages_nor_command_line():
@@ -105,7 +110,7 @@ def test_flows_import_no_stage_no_command_line_and_no_torch():
         }, path
         heavy = re.compile(r"^\s*(import|from) (torch|transformers|datasets)\b", re.MULTILINE)
         asked = {
-            file for file in imported if Path("tuneline/tasks") not in file.parents
+            file for file in imported if Path("tuneline/model/tasks") not in file.parents
         }  # a task computes losses only for a training
         assert not {file for file in asked if heavy.search((ROOT / file).read_text(encoding="utf-8"))}, path
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tuneline.tasks import TASKS
+from tuneline.model.tasks import TASKS
 
 QUESTION = re.compile(r"^@singledispatch\ndef \w+\(\s*_?task: Task", re.MULTILINE)
 

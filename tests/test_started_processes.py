@@ -113,10 +113,10 @@ def test_every_module_that_uses_subprocess_is_in_the_table():
 
 def test_scan_finds_each_way_to_name_a_process():
     source = """
-from tuneline.runtime import processes
+from tuneline.core.runtime import processes
 
-by_module = [sys.executable, "-P", "-m", "tuneline.predict.batch", model]
-by_function = start([executable, "-m", "flows.server.worker"], env)
+by_module = [sys.executable, "-P", "-m", "tuneline.serve.batch", model]
+by_function = start([executable, "-m", "tuneline.operations.server.worker"], env)
 by_folder = run(root, "git", "status")
 by_script = [sys.executable, processes.__file__]
 by_name = ["dvc", *arguments]
@@ -124,10 +124,10 @@ by_command = ["tuneline", "predict", rows]
 no_command = ["tuneline", *tags]
 """
     assert set(started_by(source, "flows/example.py")) == {
-        "tuneline.predict.batch",
-        "flows.server.worker",
+        "tuneline.serve.batch",
+        "tuneline.operations.server.worker",
         "git",
-        "tuneline/runtime/processes.py",
+        "tuneline/core/runtime/processes.py",
         "dvc",
         "tuneline",
     }

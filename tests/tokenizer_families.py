@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from stages.base.tokens import TEXTS
+from tuneline.model.checkpoints.base_tokens import TEXTS
 
 CHARSMAP = zlib.decompress(
     base64.b85decode(

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 """True for type checkers: the package imports no module that it can do without."""
 
 if TYPE_CHECKING:
-    from tuneline.program.text_classifier import TextClassifier as TextClassifier
+    from tuneline.serve.text_classifier import TextClassifier as TextClassifier
 
 NO_TELEMETRY = {
     "DO_NOT_TRACK": "1",  # Prefect's client, huggingface-hub
@@ -61,4 +61,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return importlib.import_module(f"{__name__}.program.text_classifier").TextClassifier
+    return importlib.import_module(f"{__name__}.serve.text_classifier").TextClassifier

@@ -11,7 +11,7 @@ from random import Random
 from benchmarks.faults import edits
 from benchmarks.faults.edits import Edit, words_of
 from benchmarks.faults.rows import LABEL, Data, Row
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
 
 Planted = set[tuple[str, int]]
 """Split and row number of each planted row."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from stages.download.sample import write_tickets
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.rows.splits.sample import write_tickets
 
 TICKETS = 2_000
 """Rows of the generated tickets."""

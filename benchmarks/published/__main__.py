@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tuneline.paths import ONNX
+from tuneline.core.paths import ONNX
 
 ROOT = Path(__file__).resolve().parents[2]
 COLA = ROOT.parent / "shared/data/cola/train.tsv"

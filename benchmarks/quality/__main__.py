@@ -29,12 +29,12 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.quality.data_sets import DATA_SETS, LISTS, DataSet, Sample, SkippedError, Split
 from benchmarks.quality.results import Results, Run
 from benchmarks.quality.rivals import RIVALS, predictions
-from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.table import METRIC_TABLE
-from tuneline.params.params_file import changed, write
-from tuneline.paths import PARAMS, PREDICTIONS
-from tuneline.predictions.files import read_predictions
-from tuneline.tasks.task import Labels
+from tuneline.core.params.params_file import changed, write
+from tuneline.core.paths import PARAMS, PREDICTIONS
+from tuneline.judge.metrics.predictions import read_predictions
+from tuneline.judge.metrics.scores import compute_metric
+from tuneline.judge.metrics.table import METRIC_TABLE
+from tuneline.model.tasks.task import Labels
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTED_ONLY = dict.fromkeys(("absent_classes", "conflicting_labels", "leakage"), "warning")

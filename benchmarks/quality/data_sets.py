@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 
 from benchmarks.package_tags import LABELS, parsed, tags_of
-from tuneline.tasks import Classification, Multilabel, Regression, Task
-from tuneline.tasks.task import Labels
+from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks.task import Labels
 
 GLUE = Path(__file__).resolve().parents[3] / "shared/data"
 LISTS = Path("/var/lib/apt/lists")

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.quality.rivals import FROZEN, RIVALS
-from tuneline.metrics.stats import paired_difference
-from tuneline.metrics.table import METRIC_TABLE
-from tuneline.tasks.task import Labels
+from tuneline.judge.metrics.stats import paired_difference
+from tuneline.judge.metrics.table import METRIC_TABLE
+from tuneline.model.tasks.task import Labels
 
 WIDTH = 200
 """Columns of the table, also where it goes to a file."""

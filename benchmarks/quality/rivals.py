@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.quality.data_sets import Sample, SkippedError, Split
-from tuneline.linear.linear_model import LinearModel
-from tuneline.linear.thresholds import choose_thresholds
-from tuneline.metrics.scores import compute_metric
-from tuneline.metrics.table import METRIC_TABLE
-from tuneline.model.pair_features import pair_features
-from tuneline.params.train import ThresholdParams
-from tuneline.tasks import Classification, Multilabel, Task
-from tuneline.tasks.probabilities import SMALLEST, sigmoid
-from tuneline.tasks.task import Labels
+from tuneline.core.params.train import ThresholdParams
+from tuneline.judge.metrics.scores import compute_metric
+from tuneline.judge.metrics.table import METRIC_TABLE
+from tuneline.model.linear.linear_model import LinearModel
+from tuneline.model.linear.pair_features import pair_features
+from tuneline.model.linear.thresholds import choose_thresholds
+from tuneline.model.tasks import Classification, Multilabel, Task
+from tuneline.model.tasks.probabilities import SMALLEST, sigmoid
+from tuneline.model.tasks.task import Labels
 
 MAX_LENGTH = 128
 RARE = 0.2
@@ -101,7 +101,7 @@ def frozen(sample: Sample, checkpoint: Path) -> Model:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from tuneline.model.pooled_classifier import mean_pooled
+    from tuneline.model.linear.pooled_classifier import mean_pooled
 
     encoder = AutoModel.from_pretrained(checkpoint).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)

@@ -48,8 +48,8 @@ from benchmarks.service.peers import (
     started,
 )
 from benchmarks.service.rows import body, read_rows, write_bodies
-from tuneline.core.machine import threads
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.core.stage.machine import threads
+from tuneline.serve.text_classifier import TextClassifier
 
 CHECKED, WARM_UP_CONNECTIONS, WARM_UP_SECONDS = 32, 8, 2
 LIBRARIES = (

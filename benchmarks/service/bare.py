@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.service.rows import read_rows
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 WARM_UP = 50
 

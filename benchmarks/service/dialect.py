@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 MAX_BATCH, WAIT_SECONDS = 16, 0.002
 """Most rows of a batch, and how long an engine with batches of its own waits for them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 LAYOUTS = {"1 session x 2 threads": (1, 2), "2 sessions x 1 thread": (2, 1)}
 """Sessions, each with a thread that calls it, and threads of a session."""

@@ -5,7 +5,7 @@ from typing import Any
 import litserve
 
 from benchmarks.service.dialect import MAX_BATCH, WAIT_SECONDS, answers, row_of, server_parser
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 
 class BatchedRows(litserve.LitAPI):

@@ -6,7 +6,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from benchmarks.service.dialect import answers, row_of, server_parser
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 
 def main() -> None:

@@ -31,8 +31,8 @@ import psutil
 from benchmarks.service.peers import TUNELINE, end, free_port, wait_for_health
 from benchmarks.service.rows import body, read_rows
 from benchmarks.service.versions import ModelVersion, write_versions
+from tuneline.core.runtime.atomic_files import replace_directory
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.runtime.atomic_files import replace_directory
 
 RELOADS = 20
 ROWS = 50

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.predict.batch import input_to_score
-from tuneline.predict.columns import InputColumns
-from tuneline.predict.streaming import good_rows
-from tuneline.readers.rows import LEAVE_OUT, BadRows
-from tuneline.readers.tables import open_table
+from tuneline.rows.reading.rows import LEAVE_OUT, BadRows
+from tuneline.rows.reading.tables import open_table
+from tuneline.serve.batch import input_to_score
+from tuneline.serve.columns import InputColumns
+from tuneline.serve.streaming import good_rows
 
 MOST_ROWS = 1000
 

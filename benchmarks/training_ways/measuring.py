@@ -12,9 +12,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedModel
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
-from tuneline.evaluation.scoring import reported_scores
-from tuneline.metrics.judging import averaging, mean_loss
-from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.judge.evaluation.scoring import reported_scores
+from tuneline.judge.metrics.judging import averaging, mean_loss
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
 

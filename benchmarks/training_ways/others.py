@@ -11,8 +11,8 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 
 from benchmarks.training_ways.data import TOKENIZER
 from benchmarks.training_ways.measuring import Meter, matmul_share, new_model, score, timed
-from tuneline.core.tables import SplitReader
-from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.core.stage.tables import SplitReader
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 
 def collator() -> Any:

@@ -6,16 +6,16 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from stages.train import checkpoints, loop
-from stages.train import state as setup
-from stages.train.checkpoints import Checkpoints
-from stages.train.data import Inputs
-from stages.train.devices import create_accelerator
-from stages.train.interruption import Interruption
 from tests.params import params
-from tuneline.core.tables import SplitReader
-from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.params import Params
+from tuneline.core.params import Params
+from tuneline.core.stage.tables import SplitReader
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
+from tuneline.training import checkpoints, loop
+from tuneline.training import state as setup
+from tuneline.training.checkpoints import Checkpoints
+from tuneline.training.data import Inputs
+from tuneline.training.devices import create_accelerator
+from tuneline.training.interruption import Interruption
 
 
 def parameters(options: argparse.Namespace) -> Params:

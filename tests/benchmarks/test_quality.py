@@ -8,7 +8,7 @@ import pytest
 from benchmarks.quality.data_sets import DataSet, SkippedError, classes_of
 from benchmarks.quality.results import Results, Run
 from benchmarks.quality.rivals import predictions, tfidf
-from tuneline.tasks import Multilabel
+from tuneline.model.tasks import Multilabel
 
 
 def rows_of_two_classes(rows: int, start: int = 0):

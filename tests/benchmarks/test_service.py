@@ -13,7 +13,7 @@ from benchmarks.service.load import send_load
 from benchmarks.service.peers import Peer, family_of, of_module, started
 from benchmarks.service.rows import body, read_rows, write_bodies
 from tests.conftest import ROOT
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.text_classifier import TextClassifier
 
 PLAIN = Peer("FastAPI", of_module("plain"))
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from tests.conftest import ROOT
-from tuneline.params import Params
+from tuneline.core.params import Params
 
 PAGE = ROOT / "docs/parameters.md"
-MARK = "<!-- `make parameters` writes the rest from tuneline/params/ -->\n"
+MARK = "<!-- `make parameters` writes the rest from tuneline/core/params/ -->\n"
 
 
 def first_sentence(docstring: str | None) -> str:

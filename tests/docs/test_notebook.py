@@ -7,8 +7,8 @@ import nbformat
 import pytest
 
 from tests.conftest import ROOT
-from tests.stages.train import tiny_task
-from tests.stages.train.conftest import fill
+from tests.tuneline.training import tiny_task
+from tests.tuneline.training.conftest import fill
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.exported_pipeline import published_pipeline
-from tuneline.program.text_classifier import TextClassifier
-from tuneline.tasks.multilabel import Multilabel
+from tuneline.model.tasks.multilabel import Multilabel
+from tuneline.serve.text_classifier import TextClassifier
 
 PAGE = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

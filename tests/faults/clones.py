@@ -7,10 +7,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.promotion.registry import Registry
-from flows.runs.repository import Repository
 from tests.dvc_files import ARTIFACT, add_model
-from tuneline.repository.registry import Version
+from tuneline.core.repository.registry import Version
+from tuneline.operations.promotion.registry import Registry
+from tuneline.operations.runs.repository import Repository
 
 
 def git(folder: Path, *arguments: str) -> str:

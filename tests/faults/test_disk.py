@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.dvc_files import init_dvc
 from tests.faults.disks import on_full_disk
 from tests.project import GIT_IDENTITY
-from tests.stages.train import tiny_task
+from tests.tuneline.training import tiny_task
 
 FULL = r"cannot be written: No space left on device( \((?s:.*)\))?\."
 """The error of the library is in parentheses if it does not say the same."""
@@ -59,8 +59,8 @@ LIBRARIES = {
 @pytest.fixture(scope="session")
 def pipeline(tmp_path_factory) -> Path:
     """A project in which the pipeline has run. Only copy it."""
-    import stages.compare.__main__
-    import stages.export.__main__
+    import stages.compare
+    import stages.export
     from tests.small_pipeline import write_pipeline
 
     folder = tmp_path_factory.mktemp("pipeline")
@@ -68,8 +68,8 @@ def pipeline(tmp_path_factory) -> Path:
     shutil.copytree(ROOT / "tests/conf", folder / "conf")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        stages.export.__main__.main()
-        stages.compare.__main__.main()
+        stages.export.main()
+        stages.compare.main()
     return folder
 
 
@@ -89,8 +89,8 @@ def remove(path: Path) -> None:
 def test_full_disk_is_recognized_in_the_error_of_each_library(tmp_path, library):
     code = f"""
 from pathlib import Path
-from tuneline.runtime.errors import DiskError
-from tuneline.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.errors import DiskError
+from tuneline.core.runtime.atomic_files import replace_directory
 try:
     with replace_directory(Path("out")) as folder:
         path = folder / "file"
@@ -114,7 +114,7 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
     if stage == "evaluate":
         remove(project / "data/raw/source.json")  # that of the small pipeline names no split
     room = 0 if stage in {"base", "baseline", "evaluate"} else 16  # they write little
-    module = "stages.train.launch" if stage == "train" else f"stages.{stage}"
+    module = "tuneline.training.launch stages.train" if stage == "train" else f"stages.{stage}"
     done = run(on_full_disk(project, room, "sh", "-c", f"{sys.executable} -m {module}{LEFT}"), project)
     assert done.returncode == 1, done.stdout + done.stderr
     *before, problem, hint = done.stderr.splitlines()
@@ -136,7 +136,7 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_fro
     shutil.copytree(ROOT / "tests/conf/accelerate", tmp_path / "conf/accelerate")
     large = {"intermediate_size": 8192}  # 2 MB of weights, 6 MB in a checkpoint
     tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4)
-    train = f"{sys.executable} -m stages.train.launch 2>&1; echo exit $?"
+    train = f"{sys.executable} -m tuneline.training.launch stages.train 2>&1; echo exit $?"
     after = "find checkpoints -name '.*.partial'; ls checkpoints/*; echo; mount -o remount,size=100m $PWD"
     done = run(
         on_full_disk(tmp_path, 15_000, "sh", "-c", f"{train}; {after}; {train}"),
@@ -159,8 +159,8 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_fro
 
 CHECK_OUT = """
 from pathlib import Path
-from flows.runs.checkout import isolated
-from flows.runs.repository import Repository
+from tuneline.operations.runs.checkout import isolated
+from tuneline.operations.runs.repository import Repository
 try:
     with isolated(Repository(Path.cwd()), "run", "main"):
         print("checked out")

@@ -8,17 +8,17 @@ import sys
 import psutil
 import pytest
 
-from stages.train.launch import LAUNCHED
 from tests.conftest import ROOT
-from tests.stages.train import launcher, tiny_task
-from tests.stages.train.conftest import fill
-from tests.stages.train.launched import LONG, Launch, assert_gone, launches
-from tuneline.runtime.processes import PARENT
+from tests.tuneline.training import launcher, tiny_task
+from tests.tuneline.training.conftest import fill
+from tests.tuneline.training.launched import LONG, Launch, assert_gone, launches
+from tuneline.core.runtime.processes import PARENT
+from tuneline.training.launch import LAUNCHED
 
 CHILD = """
 import os, time
-from stages.train import launch
-from tuneline.runtime import processes
+from tuneline.training import launch
+from tuneline.core.runtime import processes
 parent = os.getppid()
 {change}
 launch.end_with_launcher()
@@ -90,7 +90,10 @@ def launch(tmp_path, data):
         yield start
 
 
-SHELL = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'stages.train.launch'])"
+SHELL = (
+    "import subprocess, sys\n"
+    "subprocess.run([sys.executable, '-m', 'tuneline.training.launch', 'stages.train'])"
+)
 
 
 @pytest.mark.slow
@@ -140,7 +143,7 @@ def test_signal_after_the_last_step_saves_and_publishes_nothing(tmp_path, data):
 
 
 def signal_while_the_result_is_read() -> None:
-    from stages.train import loop
+    from tuneline.training import loop
 
     original = loop.training_result
 

@@ -8,15 +8,15 @@ import re
 import pytest
 from gto import api as gto
 
-from flows.promotion.__main__ import rollback
-from flows.promotion.registry import ConflictError, Registry
-from flows.runs.repository import Repository, UnreachableError
+from flows.promotion import rollback
 from tests.faults.clocks import moved_clock
 from tests.faults.clones import Machine, clone, git, origin
 from tests.faults.concurrency import at_once
 from tests.faults.kills import killed, some_of
 from tests.faults.networks import git_host
-from tuneline.repository.git import GitError
+from tuneline.core.repository.git import GitError
+from tuneline.operations.promotion.registry import ConflictError, Registry
+from tuneline.operations.runs.repository import Repository, UnreachableError
 
 AWAY = "/nowhere/origin.git"
 
@@ -112,7 +112,7 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path, monkey
     machine = Machine(one.root, Registry(Repository(one.root, messages.append)))
     with git_host(tmp_path) as host:
         git(one.root, "remote", "set-url", "origin", host.url("origin.git"))
-        monkeypatch.setattr("flows.runs.repository.RETRY_AFTER", (0.1, 0.3, 1.0, 3.0))
+        monkeypatch.setattr("tuneline.operations.runs.repository.RETRY_AFTER", (0.1, 0.3, 1.0, 3.0))
         host.stop()
         host.start_later(0.3)
         version = machine.promote()
@@ -122,7 +122,7 @@ def test_host_that_is_away_for_a_moment_costs_no_promotion(one, tmp_path, monkey
         assert "The next attempt is in 0.1 s." in messages[0]
 
         host.stop()
-        monkeypatch.setattr("flows.runs.repository.RETRY_AFTER", (0.0,))
+        monkeypatch.setattr("tuneline.operations.runs.repository.RETRY_AFTER", (0.0,))
         with pytest.raises(UnreachableError, match=r"Connection (refused|reset)"):
             machine.registry.promote(machine.commit(), "It is better.", push=True)
         assert machine.production == version.commit
@@ -163,8 +163,9 @@ def test_promotion_of_another_machine_in_the_meantime_is_a_conflict(one, two):
 @pytest.mark.promise("two-promotions")
 def test_two_machines_that_promote_at_once_agree(one, two, root):
     script = (
-        "import sys; from pathlib import Path; from flows.promotion.registry import *; from"
-        " flows.runs.repository import Repository\nregistry = Registry(Repository(Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from tuneline.operations.promotion.registry import *"
+        "\nfrom tuneline.operations.runs.repository import Repository"
+        "\nregistry = Registry(Repository(Path(sys.argv[1])))"
         "\ntry: print(registry.promote(sys.argv[2], 'Better.',"
         " push=True).commit)\nexcept ConflictError: print('conflict')"
     )

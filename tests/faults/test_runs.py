@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.promotion.registry import Registry
-from flows.runs.checkout import isolated
-from flows.runs.commits import Run, commit_run, earlier_result
-from flows.runs.repository import Repository, safe_name
 from tests.dvc_files import init_dvc
 from tests.faults.clones import git
 from tests.faults.kills import kills, some_of
+from tuneline.operations.promotion.registry import Registry
+from tuneline.operations.runs.checkout import isolated
+from tuneline.operations.runs.commits import Run, commit_run, earlier_result
+from tuneline.operations.runs.repository import Repository, safe_name
 
 
 @pytest.fixture

@@ -21,18 +21,18 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from flows.inbox import Incoming, Outbox, scored_record
-from flows.runs.processes import Programs
 from flows.score import Scorer
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills, some_of
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
-from tuneline.reports.checks import Profile
-from tuneline.repository.registry import Version
-from tuneline.runtime.locks import locked
-from tuneline.settings import Scoring
+from tuneline.checks.results import Profile
+from tuneline.core.repository.registry import Version
+from tuneline.core.runtime.locks import locked
+from tuneline.core.settings import Scoring
+from tuneline.operations.inbox import Incoming, Outbox, scored_record
+from tuneline.operations.runs.processes import Programs
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +88,7 @@ def kill_prediction(when: Callable[[], bool]) -> None:
     while time.monotonic() < deadline:
         for process in psutil.Process().children(recursive=True) if when() else ():
             with contextlib.suppress(psutil.Error):
-                if "tuneline.predict.batch" in process.cmdline():
+                if "tuneline.serve.batch" in process.cmdline():
                     process.kill()
                     return
         time.sleep(0.001)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.processes import Programs
 from tests.conftest import ROOT
 from tests.faults.disks import NAMESPACE
-from tuneline.paths import SITE_CACHE
+from tuneline.core.paths import SITE_CACHE
+from tuneline.operations.runs.processes import Programs
 
 
 class Attack:

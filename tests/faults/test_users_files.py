@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.faults.kills import kills
-from tuneline.predict.columns import OutputColumns, Row
-from tuneline.predict.writing import PredictionOutput, open_writer
-from tuneline.tasks import Classification
+from tuneline.model.tasks import Classification
+from tuneline.serve.columns import OutputColumns, Row
+from tuneline.serve.writing import PredictionOutput, open_writer
 
 ROWS = 2000
 

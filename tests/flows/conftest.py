@@ -12,16 +12,16 @@ import pytest
 from dvc.utils.hydra import compose_and_dump
 from prefect.client.schemas.objects import FlowRun
 
-from flows.promotion.registry import PROFILE, Registry
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
-from flows.runs.repository import Repository
 from flows.train import train
 from tests.conftest import made_once
 from tests.dvc_files import configure_dvc, init_dvc
 from tests.flows.prefect_server import Prefect, prefect_server
 from tests.project import GIT_IDENTITY
-from tuneline.repository.worktrees import at_commit
+from tuneline.core.repository.worktrees import at_commit
+from tuneline.operations.promotion.registry import PROFILE, Registry
+from tuneline.operations.runs.pipeline import Pipeline
+from tuneline.operations.runs.processes import Programs
+from tuneline.operations.runs.repository import Repository
 
 TOY = Path(__file__).parent / "toy"
 UNLIKE = "dear people would you please be so kind and help"

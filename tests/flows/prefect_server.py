@@ -27,10 +27,10 @@ from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
-from flows.runs.processes import RUN_VARIABLE
-from flows.server import schedule
-from flows.server.deploy import POOL
-from tuneline.runtime.processes import ending
+from tuneline.core.runtime.processes import ending
+from tuneline.operations.runs.processes import RUN_VARIABLE
+from tuneline.operations.server import schedule
+from tuneline.operations.server.deploy import POOL
 
 LOGIN = "tests:t0p-s3cret"
 
@@ -206,8 +206,8 @@ def kill_outright(process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
-    """Serves, with work pool, deployments and automations as ``python -m flows.server.schedule`` makes them;
-    without a worker."""
+    """Serves, with work pool, deployments and automations as ``python -m
+    tuneline.operations.server.schedule`` makes them; without a worker."""
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     env = {
@@ -223,7 +223,9 @@ def prefect_server(home: Path, **settings: str) -> Iterator[Prefect]:
         (home / "server.log").open("w") as log,
         schedule.server(port, env, stdout=log, stderr=log),
         ending(
-            schedule.start_apart([sys.executable, "-m", "flows.server.crashes"], env, stdout=log, stderr=log)
+            schedule.start_apart(
+                [sys.executable, "-m", "tuneline.operations.server.crashes"], env, stdout=log, stderr=log
+            )
         ),
     ):
         schedule.deploy(env)

@@ -8,14 +8,14 @@ import pytest
 from prefect.logging import disable_run_logger
 
 from flows.clean import clean_branches, clean_cache
-from flows.runs.checkout import isolated
-from flows.runs.commits import Run, RunResult, commit_run
-from flows.runs.pipeline import Pipeline
-from flows.runs.processes import Programs
 from tests.flows.conftest import compose, sh
-from tuneline.repository.dvc import cached_folder
-from tuneline.repository.git import lock_at
-from tuneline.settings import Settings
+from tuneline.core.repository.dvc import cached_folder
+from tuneline.core.repository.git import lock_at
+from tuneline.core.settings import Settings
+from tuneline.operations.runs.checkout import isolated
+from tuneline.operations.runs.commits import Run, RunResult, commit_run
+from tuneline.operations.runs.pipeline import Pipeline
+from tuneline.operations.runs.processes import Programs
 
 DAY = 86400
 MODEL = "models/onnx"

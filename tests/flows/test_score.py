@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from prefect.events import emit_event
 
-from flows.inbox import METADATA
 from flows.score import score
 from tests.flows.conftest import UNLIKE, tickets
 from tests.flows.prefect_server import events, until
-from tuneline.runtime.locks import locked
+from tuneline.core.runtime.locks import locked
+from tuneline.operations.inbox import METADATA
 
 pytestmark = pytest.mark.timeout(600)
 

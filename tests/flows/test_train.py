@@ -9,15 +9,15 @@ import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import StateType
 
-from flows.promotion.__main__ import rollback
-from flows.promotion.registry import Registry
-from flows.runs.repository import Repository
+from flows.promotion import rollback
 from flows.train import train
 from flows.watch import watch
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
-from tuneline.repository.git import lock_at
+from tuneline.core.repository.git import lock_at
+from tuneline.operations.promotion.registry import Registry
+from tuneline.operations.runs.repository import Repository
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -212,7 +212,7 @@ def test_rejected_result_keeps_all_but_its_weights_which_its_commit_makes_again(
     )
 
 
-@pytest.mark.slow  # three runs; tests/tuneline/repository/test_dvc.py has what is refused
+@pytest.mark.slow  # three runs; tests/tuneline/core/repository/test_dvc.py has what is refused
 def test_remote_that_is_gone_is_refused(run, served, toy, stored, tmp_path):
     assert "v0.1.0 in production" in run(push=True).state.message
     shelf = tmp_path / "shelf"

@@ -16,7 +16,7 @@ TRAINS = """
 import sys, time
 from pathlib import Path
 from flows.train import machine_training_lock
-from flows.runs.processes import Programs
+from tuneline.operations.runs.processes import Programs
 
 SAVES = '''
 import signal, time

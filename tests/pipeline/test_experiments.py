@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import GIT_IDENTITY, SMALL, Project
-from tuneline.experiments.saved import SavedExperiment, saved_experiments
+from tuneline.operations.experiments.saved import SavedExperiment, saved_experiments
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 RUN = ("dvc", "exp", "run", "--temp", "train")

@@ -13,11 +13,11 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.params import write_params
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource
-from tuneline.core.tables import write_table
-from tuneline.tasks import Classification
-from tuneline.tasks.schemas import raw_schema
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource
+from tuneline.core.stage.tables import write_table
+from tuneline.model.tasks import Classification
+from tuneline.model.tasks.schemas import raw_schema
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -13,22 +13,27 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from stages.evaluate.__main__ import write_plots
+from stages.evaluate import write_plots
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
-from tuneline.core.hashes import file_hash
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource, PretrainedSource
-from tuneline.core.tables import write_table
-from tuneline.evaluation.scoring import SplitPredictions, baseline_metrics, split_metrics, spread_metrics
-from tuneline.linear.estimators import constant_prediction
-from tuneline.metrics.judging import averaging
-from tuneline.metrics.table import primary_metric
-from tuneline.model.tokenized_splits import TokenizedSplit
-from tuneline.predictions.files import PredictedLogits, write_predictions
-from tuneline.tasks import Task, task_with_names
-from tuneline.tasks.columns import column_of
-from tuneline.tasks.schemas import raw_schema
+from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource, PretrainedSource
+from tuneline.core.stage.tables import write_table
+from tuneline.judge.evaluation.scoring import (
+    SplitPredictions,
+    baseline_metrics,
+    split_metrics,
+    spread_metrics,
+)
+from tuneline.judge.metrics.judging import averaging
+from tuneline.judge.metrics.predictions import PredictedLogits, write_predictions
+from tuneline.judge.metrics.table import primary_metric
+from tuneline.model.linear.estimators import constant_prediction
+from tuneline.model.tasks import Task, task_with_names
+from tuneline.model.tasks.columns import column_of
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 PARAMS = {
     "seed": 42,

@@ -14,15 +14,15 @@ import pyarrow as pa
 from tests.dvc_files import init_dvc
 from tests.params import change_params, write_params
 from tests.project import GIT_IDENTITY
-from tuneline.core.tables import write_table
-from tuneline.core.yaml_files import read_yaml
-from tuneline.experiments.saved import SavedExperiment
-from tuneline.metrics.stats import metric_interval
-from tuneline.metrics.table import METRIC_TABLE
-from tuneline.predictions.files import write_predictions
-from tuneline.repository.git import run_git
-from tuneline.tasks import Classification
-from tuneline.tasks.schemas import raw_schema
+from tuneline.core.repository.git import run_git
+from tuneline.core.stage.tables import write_table
+from tuneline.core.stage.yaml_files import read_yaml
+from tuneline.judge.metrics.predictions import write_predictions
+from tuneline.judge.metrics.stats import metric_interval
+from tuneline.judge.metrics.table import METRIC_TABLE
+from tuneline.model.tasks import Classification
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.operations.experiments.saved import SavedExperiment
 
 SCHEMA = Classification(("same", "different"))
 ROWS = 400

@@ -7,7 +7,7 @@ without a traceback.
 """
 
 # ruff: noqa: E402
-from tuneline.runtime.terminal import discard_unread_output, explain_exceptions, say
+from tuneline.core.runtime.terminal import discard_unread_output, explain_exceptions, say
 
 explain_exceptions()  # first: the imports below take a second, in which a person may press Ctrl-C
 
@@ -35,8 +35,8 @@ from tuneline.cli import (
     sweep,
     versions,
 )
-from tuneline.runtime.disk_errors import explain_disk_errors
-from tuneline.runtime.errors import StageError
+from tuneline.core.runtime.disk_errors import explain_disk_errors
+from tuneline.core.runtime.errors import StageError
 
 
 class Commands(TyperGroup):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich import console as rich
 from rich.segment import Segment
 
-from tuneline.runtime.terminal import visible
+from tuneline.core.runtime.terminal import visible
 
 
 class Console(rich.Console):  # noqa: TID251

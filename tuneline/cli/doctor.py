@@ -16,20 +16,20 @@ import typer
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.params.loading import load_params
-from tuneline.paths import PARAMS
-from tuneline.repository.git import (
+from tuneline.core.params.loading import load_params
+from tuneline.core.paths import PARAMS
+from tuneline.core.repository.git import (
     git,
     registries,
     require_own_repository,
     unversioned,
     why_not_in_cache,
 )
-from tuneline.repository.registry import Version
-from tuneline.repository.source_versions import set_back
-from tuneline.repository.worktrees import why_not_in_dvc_remote
-from tuneline.runtime.errors import StageError
-from tuneline.settings import load_settings
+from tuneline.core.repository.registry import Version
+from tuneline.core.repository.source_versions import set_back
+from tuneline.core.repository.worktrees import why_not_in_dvc_remote
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.settings import load_settings
 
 CheckLevel = Literal["ok", "warning", "error"]
 COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}

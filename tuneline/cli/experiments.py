@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneline.runtime.terminal import say
+from tuneline.core.runtime.terminal import say
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tuneline.experiments.saved import SavedExperiment
+    from tuneline.operations.experiments.saved import SavedExperiment
 
 OnAnyCommit = Annotated[bool, typer.Option("--all", help="Also those on other commits than HEAD")]
 
@@ -22,8 +22,8 @@ def command(every: OnAnyCommit = False) -> None:
     remove NAME` removes one.
     """
     from tuneline.cli.console import Console
-    from tuneline.experiments.saved import committed_result, saved_experiments
-    from tuneline.repository.git import git
+    from tuneline.core.repository.git import git
+    from tuneline.operations.experiments.saved import committed_result, saved_experiments
 
     root = Path.cwd()
     experiments = saved_experiments(root, None if every else git(root, "rev-parse", "HEAD"))
@@ -45,8 +45,8 @@ def experiments_table(root: Path, experiments: list["SavedExperiment"]) -> "Tabl
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from tuneline.experiments.validation import compare_scores, ranked
-    from tuneline.runtime.terminal import visible
+    from tuneline.core.runtime.terminal import visible
+    from tuneline.operations.experiments.validation import compare_scores, ranked
 
     rows = ranked(experiments)
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from tuneline.paths import PARAMS
+from tuneline.core.paths import PARAMS
 
 
 def command() -> None:
     """Write reports/index.html, a page about the model's quality and provenance, and the model card."""
-    from tuneline.params.loading import load_params
-    from tuneline.results.page import read_report, write_report
-    from tuneline.runtime.errors import StageError
+    from tuneline.core.params.loading import load_params
+    from tuneline.core.runtime.errors import StageError
+    from tuneline.page.page import read_report, write_report
 
     root = Path()
     if not (root / "dvc.yaml").exists():

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tuneline.cli.predict import Certainty, Risk
-from tuneline.promises import CERTAINTY
-from tuneline.runtime.errors import StageError
+from tuneline.core.runtime.errors import StageError
+from tuneline.judge.decisions import CERTAINTY
 
 if TYPE_CHECKING:
-    from tuneline.service.models import ModelSource
+    from tuneline.serve.models import ModelSource
 
 TOKEN = "TUNELINE_SERVICE_TOKEN"  # noqa: S105 - the name of the variable
 """Variable with the token that clients send."""
@@ -49,9 +49,9 @@ def command(  # noqa: PLR0917 - typer calls it by name
 
     Requests for the schedule of flows are another server's: `make schedule`.
     """
-    from tuneline.service.application import ServiceSettings
-    from tuneline.service.models import FolderSource, RegistrySource
-    from tuneline.service.server import serve
+    from tuneline.serve.application import ServiceSettings
+    from tuneline.serve.models import FolderSource, RegistrySource
+    from tuneline.serve.server import serve
 
     token = os.environ.get(TOKEN)
     if token is not None and len(token) < 16:
@@ -65,7 +65,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     required = None
     if risk is not None:
         # SciPy and Arrow, which a service without promises does not need
-        from tuneline.predict.model_choice import RequiredRisk
+        from tuneline.serve.model_choice import RequiredRisk
 
         required = RequiredRisk(risk, certainty)
     source: ModelSource = FolderSource(model, precision, required, threads)

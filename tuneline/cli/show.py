@@ -13,18 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.records import Metrics
-from tuneline.core.sources import BaseSource
-from tuneline.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
-from tuneline.evaluation.table import ALL_METRICS
-from tuneline.onnx.comparison_records import ComparisonRecord
-from tuneline.onnx.records import ExportRecord
-from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord, content_version
-from tuneline.params.loading import load_params
-from tuneline.paths import BASE_RECORD, ONNX, PARAMS
-from tuneline.repository.dvc import Lock, cached_out, read_lock
-from tuneline.repository.git import (
+from tuneline.core.params.loading import load_params
+from tuneline.core.paths import BASE_RECORD, ONNX, PARAMS
+from tuneline.core.repository.dvc import Lock, cached_out, read_lock
+from tuneline.core.repository.git import (
     CLASSIFIER_PATH,
     COMMIT,
     EVALUATED,
@@ -34,14 +26,22 @@ from tuneline.repository.git import (
     registered,
     registries,
 )
-from tuneline.repository.source_versions import set_back
-from tuneline.results.verdict.facts import RunFacts, is_stale
-from tuneline.results.verdict.rules import EARLIER_MODEL, judge_run, next_steps
-from tuneline.runtime.errors import StageError
-from tuneline.words.titles import SIMPLE_MODEL_TITLES, positive_class, title_of
+from tuneline.core.repository.source_versions import set_back
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.records import Metrics
+from tuneline.core.stage.sources import BaseSource
+from tuneline.judge.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
+from tuneline.judge.evaluation.table import ALL_METRICS
+from tuneline.onnx.comparison_records import ComparisonRecord
+from tuneline.onnx.records import ExportRecord
+from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord, content_version
+from tuneline.page.titles import SIMPLE_MODEL_TITLES, positive_class, title_of
+from tuneline.page.verdict.facts import RunFacts, is_stale
+from tuneline.page.verdict.rules import EARLIER_MODEL, judge_run, next_steps
 
 if TYPE_CHECKING:
-    from tuneline.comparison.revisions import RevisionComparison
+    from tuneline.operations.experiments.revisions import RevisionComparison
 
 
 def _baseline_titles(positive: str | None) -> dict[str, str]:
@@ -92,7 +92,7 @@ def command(model: Model = None, against: Against = None) -> None:
             f"{EVALUATED} is missing: the pipeline has not run here yet.", "Run `make run` or `dvc repro`."
         )
     if against is not None:
-        from tuneline.comparison.revisions import compare_with
+        from tuneline.operations.experiments.revisions import compare_with
 
         comparison = compare_with(Path(), against)
         console.print(comparison_table(comparison, against))

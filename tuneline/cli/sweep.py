@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneline.runtime.errors import StageError
-from tuneline.runtime.terminal import say, visible
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.terminal import say, visible
 
 if TYPE_CHECKING:
-    from tuneline.sweeps.running import Trial
+    from tuneline.operations.experiments.sweep import Trial
 
 MAX_SHOWN = 5
 """Configurations that cannot be told from the best one, of those that are named."""
@@ -22,11 +22,11 @@ def command(file: File) -> None:
 
     The trainings are experiments of DVC: the same command goes on with a sweep that was stopped or killed.
     """
-    from tuneline.core.yaml_files import read_yaml
-    from tuneline.paths import PARAMS
-    from tuneline.repository.git import missing
-    from tuneline.repository.source_versions import require_present
-    from tuneline.sweeps.running import run_sweep
+    from tuneline.core.paths import PARAMS
+    from tuneline.core.repository.git import missing
+    from tuneline.core.repository.source_versions import require_present
+    from tuneline.core.stage.yaml_files import read_yaml
+    from tuneline.operations.experiments.sweep import run_sweep
 
     root = Path.cwd()
     require_present(root)
@@ -51,8 +51,8 @@ def print_trial(trial: "Trial", reason: str) -> None:
 
 def verdict(root: Path, trials: list["Trial"]) -> list[str]:
     """Return what came of a sweep, in sentences."""
-    from tuneline.runtime.wording import first_of
-    from tuneline.sweeps.running import select_winner
+    from tuneline.core.runtime.wording import first_of
+    from tuneline.operations.experiments.sweep import select_winner
 
     best = trials[0]
     if best.experiment is None or best.score is None or best.steps is not None:

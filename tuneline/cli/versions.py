@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuneline.repository.git import registries, tagger_of
-from tuneline.repository.registry import RegistryTags, Version
-from tuneline.runtime.terminal import say, visible
+from tuneline.core.repository.git import registries, tagger_of
+from tuneline.core.repository.registry import RegistryTags, Version
+from tuneline.core.runtime.terminal import say, visible
 
 
 def command() -> None:

@@ -1,1 +1,1 @@
-"""What every other package builds on: files, locks, schemas, records, paths, errors, and what a stage is."""
+"""What every other room builds on: parameters, records, processes, git and DVC."""

@@ -1,4 +1,1 @@
-"""Architectures, tokenizers, encoding, batches, and the linear model on a frozen checkpoint.
-
-No torch at import.
-"""
+"""From texts to a classifier: kinds of task, tokens, checkpoints, and linear models on frozen vectors."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tuneline.core.records import OMITTED, Number, Record
+from tuneline.core.stage.records import OMITTED, Number, Record
 
 
 class ModelComparison(Record):

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tuneline.core.hashes import file_hash
-from tuneline.decisions.evidence import EVIDENCE_FILE, Evidence, read_evidence
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.hashes import file_hash
+from tuneline.judge.decisions.evidence import EVIDENCE_FILE, Evidence, read_evidence
 from tuneline.onnx.usage import DAMAGED, EXPORT_RECORD, UsageRecord
-from tuneline.runtime.errors import StageError
 
 
 def published_evidence(file: Path, precision: str) -> Evidence:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tuneline.decisions.rule import AnswerRule, CostRule
-from tuneline.model.batches import RowWindows, TokenizedRows, row_offsets
-from tuneline.model.encoding import InputEncoder, flat_array
-from tuneline.model.long_text import LongText
+from tuneline.core.runtime.errors import DataError, StageError
+from tuneline.judge.decisions.rule import AnswerRule, CostRule
+from tuneline.model.tasks import TASKS, Task
+from tuneline.model.tokens.batches import RowWindows, TokenizedRows, row_offsets
+from tuneline.model.tokens.encoding import InputEncoder, flat_array
+from tuneline.model.tokens.long_text import LongText
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import (
     EXPORT_RECORD,
@@ -23,8 +25,6 @@ from tuneline.onnx.usage import (
     exported_file,
     model_record,
 )
-from tuneline.runtime.errors import DataError, StageError
-from tuneline.tasks import TASKS, Task
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tuneline.model.encoding import EncodingError
+from tuneline.core.runtime.errors import StageError
+from tuneline.model.tokens.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
-from tuneline.runtime.errors import StageError
 
 PIECES = (1, 3, 8, 20, 50, 120)
 """Pieces of the vocabulary in the texts of each probe."""

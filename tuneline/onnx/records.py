@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import model_validator
 
-from tuneline.core.provenance import StageProvenance, parameters_hash
-from tuneline.core.records import OMITTED, Record
-from tuneline.core.sources import BaseSource, RawSource
+from tuneline.core.stage.provenance import StageProvenance, parameters_hash
+from tuneline.core.stage.records import OMITTED, Record
+from tuneline.core.stage.sources import BaseSource, RawSource
 from tuneline.onnx.usage import FORMAT, UsageRecord
 
 

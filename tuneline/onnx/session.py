@@ -8,17 +8,17 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from tuneline.core.machine import threads
-from tuneline.model.batches import TokenizedRows, compute_by_length
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.machine import threads
+from tuneline.model.tokens.batches import TokenizedRows, compute_by_length
 from tuneline.onnx.usage import exported_file
-from tuneline.runtime.errors import StageError
 
 
 def session_options(intra_op_threads: int | None = None) -> onnxruntime.SessionOptions:
     """Return the options of a session.
 
     Args:
-        intra_op_threads: Threads for each operator; ``None`` for ``tuneline.core.machine.threads()``.
+        intra_op_threads: Threads for each operator; ``None`` for ``tuneline.core.stage.machine.threads()``.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = intra_op_threads or threads()
@@ -70,7 +70,7 @@ class OnnxClassifier:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The record in the model's metadata, see ``stages.export.__main__``."""
+        """The record in the model's metadata, see ``stages.export``."""
         return dict(self._session.get_modelmeta().custom_metadata_map)
 
 

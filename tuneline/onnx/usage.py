@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tuneline.core.hashes import content_key, file_hash
-from tuneline.core.records import OMITTED, Number, Record
-from tuneline.model.long_text import LongText
-from tuneline.runtime.errors import StageError
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.hashes import content_key, file_hash
+from tuneline.core.stage.records import OMITTED, Number, Record
+from tuneline.model.tokens.long_text import LongText
 
 EXPORT_RECORD = "export.json"
 """Name of the file in a folder of models."""

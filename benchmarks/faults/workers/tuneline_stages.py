@@ -23,7 +23,7 @@ REVIEW = "labels review"
 
 def look(folder: Path, case: dict[str, Any]) -> Findings:
     """Run the stages on one case and read their outs."""
-    from tuneline.runtime.errors import StageError
+    from tuneline.core.runtime.errors import StageError
 
     _new_project(folder, case)
     findings = Findings()
@@ -35,7 +35,7 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
             break
     if Path("reports/checks/checks.json").exists():
         _read_checks(findings)
-    if case["kind"] == "wrong_labels" and (CHECKOUT / "tuneline/labels/review.py").exists():
+    if case["kind"] == "wrong_labels" and (CHECKOUT / "tuneline/rows/proposals/label_review.py").exists():
         _review(findings)
     return findings
 
@@ -97,8 +97,8 @@ def _review(findings: Findings) -> None:
     """Take the rows that ``tuneline labels review`` finds, the most doubtful first."""
     import pyarrow.parquet as pq
 
-    from tuneline.labels.review import review_labels
-    from tuneline.params.loading import load_params
+    from tuneline.core.params.loading import load_params
+    from tuneline.rows.proposals.label_review import review_labels
 
     params = load_params()
     columns, numbers = params.data.text_columns, {}

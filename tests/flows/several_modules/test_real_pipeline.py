@@ -10,12 +10,12 @@ import time
 import pytest
 
 from flows.ingest import ingest
-from flows.promotion.registry import Registry
-from flows.runs.repository import Repository
 from flows.train import train
 from tests.project import SMALL, Project
-from tuneline.core.tables import read_table
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.core.stage.tables import read_table
+from tuneline.operations.promotion.registry import Registry
+from tuneline.operations.runs.repository import Repository
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow]
 

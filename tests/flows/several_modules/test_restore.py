@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from flows.promotion.registry import Registry, fetch_profile
-from flows.runs.repository import Repository
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
 from tuneline.cli.doctor import check_registry
-from tuneline.repository.promoted_models import ModelRepository
+from tuneline.core.repository.promoted_models import ModelRepository
+from tuneline.operations.promotion.registry import Registry, fetch_profile
+from tuneline.operations.runs.repository import Repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

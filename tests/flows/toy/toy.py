@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from tuneline.paths import CHECKPOINTS
+from tuneline.core.paths import CHECKPOINTS
 
 PARAMS = YAML(typ="safe", pure=True).load(Path("params.yaml"))
 QUEUES = ["billing", "parcel", "login", "other"]
@@ -235,9 +235,9 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
-    from stages.export.__main__ import embed, tokenizer_record
-    from tuneline.core.hashes import file_hash
-    from tuneline.core.records import write_record
+    from stages.export import embed, tokenizer_record
+    from tuneline.core.stage.hashes import file_hash
+    from tuneline.core.stage.records import write_record
     from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
     from tuneline.onnx.usage import FORMAT, ModelRecord
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from transformers import BertTokenizer
 
-from stages.base import __main__ as base
+from stages import base
 from tests.checkpoints import WORDS, checkpoint_files, write_checkpoint
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.stages.base.conftest import NAME, use_checkpoint
-from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.core.runtime.errors import ParamsError, StageError
 
 
 def contents(folder: Path) -> dict[str, bytes]:

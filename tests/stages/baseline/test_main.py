@@ -6,15 +6,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.baseline import __main__ as baseline
-from stages.tokenize.tokenizer import train_wordpiece
+from stages import baseline
 from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
-from tuneline.core.tables import write_table
-from tuneline.model.tokenizer import save_tokenizer
-from tuneline.tasks import Classification, Regression, Task
-from tuneline.tasks.schemas import raw_schema
+from tuneline.core.stage.tables import write_table
+from tuneline.model.tasks import Classification, Regression, Task
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tokens.tokenizer import save_tokenizer
+from tuneline.model.tokens.training import train_wordpiece
 
 WORDS = ["good great fine", "bad poor sad"]
 CLASSES, NUMBERS = Classification(("low", "high")), Regression()

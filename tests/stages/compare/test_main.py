@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from onnx import numpy_helper
 
-from stages.compare.__main__ import main
+from stages.compare import main
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
-from tuneline.core.hashes import file_hash
+from tuneline.core.runtime.errors import GateError, StageError
+from tuneline.core.stage.hashes import file_hash
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import exported_file
-from tuneline.runtime.errors import GateError, StageError
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])

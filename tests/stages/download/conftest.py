@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.download.__main__ import main
+from stages.download import main
 from tests.stages.download.made import GOOD, Content, write_params, write_source
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from stages.download.__main__ import main
+from stages.download import main
 from tests.stages.download.made import GOOD, write_params, write_source
-from tuneline.runtime.errors import DataError
+from tuneline.core.runtime.errors import DataError
 
 SKIP = {"max_bad_share": 0.5}
 QUESTIONS = [f"{number}\twhat is {number}\twhich number is {number}\t{number % 2}" for number in range(300)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.stages.download.made import GOOD, write_source
-from tuneline.runtime.errors import DataError
+from tuneline.core.runtime.errors import DataError
 
 NEWEST = [{"text": "a bargain", "label": "spam"}]
 JANUARY, MARCH = "2026-01-31-crm-0a1b2c3d.jsonl", "2026-03-01-crm-4e5f6a7b.parquet"

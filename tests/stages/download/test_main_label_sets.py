@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.stages.download.made import parquet
-from tuneline.tasks import Multilabel
-from tuneline.tasks.schemas import read_task
+from tuneline.model.tasks import Multilabel
+from tuneline.model.tasks.schemas import read_task
 
 ROWS = [
     ("late parcel", ["delivery"]),

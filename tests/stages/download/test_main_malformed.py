@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from stages.download.__main__ import main
+from stages.download import main
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, Content, write_params, write_source
-from tuneline.runtime.errors import StageError
+from tuneline.core.runtime.errors import StageError
 
 PACKED = gzip.compress(TRAIN.encode(), mtime=0)
 JSONL = '{"text": "free money", "label": "spam"}\n{"text": "see you", "label": "ham"}\n'

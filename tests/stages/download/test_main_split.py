@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.stages.download.made import parquet
-from tuneline.runtime.errors import DataError, StageError
+from tuneline.core.runtime.errors import DataError, StageError
 
 SPLIT = {"validation": 0.1, "test": 0.1}
 ROWS = [

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stages.tokenize.tokenizer import train_wordpiece
-from stages.train.model import problem_type
 from tests.params import write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.tables import write_table
-from tuneline.model.encoded_columns import Encoder
-from tuneline.model.tokenizer import save_tokenizer
-from tuneline.predictions import files
-from tuneline.tasks import Classification, Task
-from tuneline.tasks.schemas import tokenized_schema
+from tuneline.core.stage.tables import write_table
+from tuneline.judge.metrics import predictions as files
+from tuneline.model.tasks import Classification, Task
+from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tokens.encoded_columns import Encoder
+from tuneline.model.tokens.tokenizer import save_tokenizer
+from tuneline.model.tokens.training import train_wordpiece
+from tuneline.training.model import problem_type
 
 QUEUES = Classification(("billing", "delivery", "technical"))
 

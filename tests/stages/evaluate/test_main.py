@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.evaluate import __main__ as evaluate
+from stages import evaluate
 from tests.custom_functions import write_functions
 from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
-from tuneline.core.tables import CLUSTER, write_numbers, write_table
-from tuneline.runtime.errors import DataError, StageError
-from tuneline.tasks import Classification, Regression
+from tuneline.core.runtime.errors import DataError, StageError
+from tuneline.core.stage.tables import CLUSTER, write_numbers, write_table
+from tuneline.model.tasks import Classification, Regression
 
 
 @pytest.fixture(scope="module")

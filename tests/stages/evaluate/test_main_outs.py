@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 
-from stages.evaluate.__main__ import write_plots, write_rows
-from tuneline.predictions.files import PredictedLogits
-from tuneline.tasks import Classification, Regression
+from stages.evaluate import write_plots, write_rows
+from tuneline.judge.metrics.predictions import PredictedLogits
+from tuneline.model.tasks import Classification, Regression
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.exported_graph import exported_graph
 from tests.small_pipeline import write_pipeline
-from tuneline.core.tables import SplitReader
-from tuneline.model.batches import Batch, length_sorted_batches
-from tuneline.model.tokenized_splits import TokenizedSplit
+from tuneline.core.stage.tables import SplitReader
+from tuneline.model.tokens.batches import Batch, length_sorted_batches
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stages.export.graph import REAL_TOKENS
+from tuneline.onnx.graph import REAL_TOKENS
 
 
 def batch_of(rows, tokens, padding):

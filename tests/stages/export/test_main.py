@@ -4,10 +4,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from stages.export.__main__ import main
+from stages.export import main
 from tests.conftest import ROOT
 from tests.small_pipeline import MAX_LENGTH, QUEUES, write_pipeline
-from tuneline.core.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.provenance import StageProvenance, provenance_file
 from tuneline.onnx.records import ExportRecord
 
 FILES = {

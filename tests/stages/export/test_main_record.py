@@ -4,12 +4,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.export import __main__ as export_record
+from stages import export as export_record
 from tests.params import write_params
-from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource, PretrainedSource
-from tuneline.paths import SPLITS, split_file
+from tuneline.core.paths import SPLITS, split_file
+from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource, PretrainedSource
 
 BASE = PretrainedSource(
     name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.tuneline.finished_project import FinishedProject
-from tests.tuneline.results.verdict.runs import told_of
+from tests.tuneline.page.verdict.runs import told_of
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
-from stages.tokenize.tokenizer import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
+from tuneline.model.tokens.training import train_wordpiece
 
 
 @pytest.fixture(scope="session")

@@ -8,19 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
-from stages.tokenize import __main__ as tokenize
+from stages import tokenize
 from tests.checkpoints import write_checkpoint
 from tests.conftest import ROOT
 from tests.params import change_params, write_params
 from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource, PretrainedSource
-from tuneline.paths import SPLITS
-from tuneline.runtime.errors import DataError, ParamsError
-from tuneline.tasks import Regression
-from tuneline.tasks.schemas import read_task
+from tuneline.core.paths import SPLITS
+from tuneline.core.runtime.errors import DataError, ParamsError
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource, PretrainedSource
+from tuneline.model.tasks import Regression
+from tuneline.model.tasks.schemas import read_task
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from stages.tokenize import __main__ as tokenize
+from stages import tokenize
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource
-from tuneline.core.tables import SplitReader, shard_file
-from tuneline.paths import SPLITS
-from tuneline.runtime.errors import DataError
+from tuneline.core.paths import SPLITS
+from tuneline.core.runtime.errors import DataError
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource
+from tuneline.core.stage.tables import SplitReader, shard_file
 
 MAX_LENGTH = 16
 ROWS = {"train": (12, 8), "validation": (6,), "test": (6,)}

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.tokenize import __main__ as tokenize
+from stages import tokenize
 from tests.conftest import ROOT
 from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
-from tuneline.core.records import write_record
-from tuneline.core.sources import BaseSource
-from tuneline.core.tables import SplitReader, shard_file
-from tuneline.paths import SPLITS
+from tuneline.core.paths import SPLITS
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.sources import BaseSource
+from tuneline.core.stage.tables import SplitReader, shard_file
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
-from stages.validate.__main__ import main
+from stages.validate import main
 from tests.params import change_params
-from tests.stages.validate.data import Data, good_data
-from tuneline.core.stage import run_stage
-from tuneline.core.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
-from tuneline.paths import REFERENCE_PROFILE, SPLITS, split_file
-from tuneline.runtime.errors import DataError, GateError
+from tests.tuneline.checks.data import Data, good_data
+from tuneline.core.paths import REFERENCE_PROFILE, SPLITS, split_file
+from tuneline.core.runtime.errors import DataError, GateError
+from tuneline.core.stage.entry import run_stage
+from tuneline.core.stage.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
 
 
 @pytest.fixture

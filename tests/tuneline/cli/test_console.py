@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.runtime.terminal import CONTROL_CHARACTERS
+from tuneline.core.runtime.terminal import CONTROL_CHARACTERS
 
 CLEAR_SCREEN = "\x1b[2J"
 

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from tests.tuneline.saved_experiments import ExperimentRepository
 from tuneline.cli import app
-from tuneline.repository.worktrees import run_git
+from tuneline.core.repository.worktrees import run_git
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

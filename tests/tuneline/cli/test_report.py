@@ -1,6 +1,6 @@
 from typer.testing import CliRunner
 
-from tests.tuneline.results.verdict.runs import told_of
+from tests.tuneline.page.verdict.runs import told_of
 from tuneline.cli import app
 
 

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from tests.model_comparisons import FIGURES
 from tuneline.cli import app
-from tuneline.core.hashes import file_hash
-from tuneline.core.records import write_record
+from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 
 runner = CliRunner(env={"COLUMNS": "200"})

@@ -8,9 +8,9 @@ import pytest
 
 from tests.exported_pipeline import published_pipeline
 from tuneline import TextClassifier
+from tuneline.core.runtime.errors import StageError
 from tuneline.onnx.probes import check_probes, probe_outputs, probe_texts
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
-from tuneline.runtime.errors import StageError
 
 KINDS = [("classification", "truncate"), ("classification", "windows"), ("regression", "truncate")]
 

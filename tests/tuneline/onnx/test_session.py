@@ -1,7 +1,7 @@
 import pytest
 
+from tuneline.core.runtime.errors import StageError
 from tuneline.onnx.session import OnnxClassifier
-from tuneline.runtime.errors import StageError
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"version https://git-lfs.github.com/spec/v1\n"])

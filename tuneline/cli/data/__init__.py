@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.runtime.terminal import progress, say
+from tuneline.core.runtime.terminal import progress, say
 
 app = typer.Typer(help="Act on what the data checks found.", no_args_is_help=True)
 
@@ -32,11 +32,11 @@ def drop(check: CheckOption, from_split: From = None) -> None:
     """
     import pyarrow as pa
 
-    from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
     from tuneline.cli.data.dropping import choose_rows, distinct
-    from tuneline.core.tables import SplitReader, check_text_columns
-    from tuneline.params.loading import load_params
-    from tuneline.paths import RAW, SPLITS
+    from tuneline.core.params.loading import load_params
+    from tuneline.core.paths import RAW, SPLITS
+    from tuneline.core.stage.tables import SplitReader, check_text_columns
+    from tuneline.rows.splits.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
 
     params = load_params()
     for split in SPLITS:

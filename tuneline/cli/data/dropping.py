@@ -6,17 +6,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.analysis.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
-from tuneline.analysis.text import same_text_keys
-from tuneline.core.arrays import RowNumbers
-from tuneline.core.hashes import split_hash
-from tuneline.core.tables import SplitReader, failing_rows_schema, read_table
-from tuneline.params import Params
-from tuneline.params.validate import ERROR_CHECKS, WARNING_CHECKS
-from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
-from tuneline.readers.rows import nearest
-from tuneline.reports.checks import Checks
-from tuneline.runtime.errors import StageError
+from tuneline.checks.results import Checks
+from tuneline.core.params import Params
+from tuneline.core.params.validate import ERROR_CHECKS, WARNING_CHECKS
+from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.arrays import RowNumbers
+from tuneline.core.stage.hashes import split_hash
+from tuneline.core.stage.tables import SplitReader, failing_rows_schema, read_table
+from tuneline.core.stage.texts import same_text_keys
+from tuneline.rows.reading.rows import nearest
+from tuneline.rows.splits.corrections import ALL, DROPPED_SCHEMA, KEY, LATER, row_keys
 
 
 def choose_rows(check: str, params: Params, from_split: str | None) -> tuple[dict[str, int], pa.Table]:

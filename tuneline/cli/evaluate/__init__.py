@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.core.records import write_record
+from tuneline.core.stage.records import write_record
 
 FILE_HELP = "Texts and labels: CSV, TSV, JSONL or Parquet, plain or .gz; the layout is detected"
 MODEL_HELP = "A folder of exported models; or a stage of the registry, such as production"
@@ -59,13 +59,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
         read_labelled,
         write_errors,
     )
-    from tuneline.core.records import Metrics
-    from tuneline.params.loading import load_params
-    from tuneline.predict import BAD_ROW_OPTION
-    from tuneline.predict.model_choice import text_columns
-    from tuneline.readers.rows import BadRowPolicy
-    from tuneline.runtime.errors import refusing
-    from tuneline.runtime.terminal import say
+    from tuneline.core.params.loading import load_params
+    from tuneline.core.runtime.errors import refusing
+    from tuneline.core.runtime.terminal import say
+    from tuneline.core.stage.records import Metrics
+    from tuneline.rows.reading.rows import BadRowPolicy
+    from tuneline.serve import BAD_ROW_OPTION
+    from tuneline.serve.model_choice import text_columns
 
     params = load_params()
     # The models of a stage are in a temporary folder, which is removed at the end of the block

@@ -15,44 +15,50 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.analysis.clusters import cluster_texts
+from tuneline.checks.analysis.clusters import cluster_texts
 from tuneline.cli.console import Console
-from tuneline.core.rounding import NUMBER_DIGITS, rounded_numbers, shown
-from tuneline.decisions.rule import NO_NUMBER
-from tuneline.evaluation.evaluation import evaluate_predictions
-from tuneline.evaluation.keys import metric_names
-from tuneline.evaluation.scoring import SplitPredictions
-from tuneline.evaluation.slices import label_slices, length_slices
-from tuneline.evaluation.table import ALL_METRICS
-from tuneline.metrics.functions import load_metric
-from tuneline.metrics.stats import metric_interval
-from tuneline.model.encoding import EncodingError
+from tuneline.core.params import DataParams, Params
+from tuneline.core.params.data import LabelSetsParams
+from tuneline.core.repository.dvc import by_key
+from tuneline.core.repository.promoted_models import ModelRepository
+from tuneline.core.runtime.errors import DataError, StageError, refusing
+from tuneline.core.runtime.terminal import phase, progress
+from tuneline.core.runtime.wording import listed
+from tuneline.core.stage.rounding import NUMBER_DIGITS, rounded_numbers, shown
+from tuneline.judge.decisions.rule import NO_NUMBER
+from tuneline.judge.evaluation.evaluation import evaluate_predictions
+from tuneline.judge.evaluation.keys import metric_names
+from tuneline.judge.evaluation.scoring import SplitPredictions
+from tuneline.judge.evaluation.slices import label_slices, length_slices
+from tuneline.judge.evaluation.table import ALL_METRICS
+from tuneline.judge.metrics.functions import load_metric
+from tuneline.judge.metrics.predictions import PredictedLogits
+from tuneline.judge.metrics.stats import metric_interval
+from tuneline.model.tasks import Task
+from tuneline.model.tasks.columns import (
+    array_of,
+    decoded_predictions,
+    label_type,
+    observed_classes,
+    stored_labels,
+)
+from tuneline.model.tokens.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.params import DataParams, Params
-from tuneline.params.data import LabelSetsParams
-from tuneline.predict.columns import cell_text
-from tuneline.predict.model_choice import ModelChoice
-from tuneline.predictions.files import PredictedLogits
-from tuneline.program.program_rows import BATCH_SIZE, WINDOW
-from tuneline.readers.label_values import written_classes
-from tuneline.readers.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
-from tuneline.readers.rows import BadRowPolicy, BadRows, RowProblem
-from tuneline.readers.tables import open_table
-from tuneline.repository.dvc import by_key
-from tuneline.repository.promoted_models import ModelRepository
-from tuneline.results.predictions import error_name, error_sizes
-from tuneline.results.verdict.facts import RunFacts
-from tuneline.results.verdict.rules import judge_run
-from tuneline.runtime.errors import DataError, StageError, refusing
-from tuneline.runtime.terminal import phase, progress
-from tuneline.runtime.wording import listed
-from tuneline.sniffing.files import sniffed_input
-from tuneline.tasks import Task
-from tuneline.tasks.columns import array_of, decoded_predictions, label_type, observed_classes, stored_labels
-from tuneline.words.spreadsheet import free_names, harmless, write_csv
-from tuneline.words.titles import positive_class, title_of
+from tuneline.page.predictions import error_name, error_sizes
+from tuneline.page.titles import positive_class, title_of
+from tuneline.page.verdict.facts import RunFacts
+from tuneline.page.verdict.rules import judge_run
+from tuneline.rows.proposals.files import sniffed_input
+from tuneline.rows.proposals.spreadsheet import free_names, harmless, write_csv
+from tuneline.rows.reading.label_values import written_classes
+from tuneline.rows.reading.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
+from tuneline.rows.reading.rows import BadRowPolicy, BadRows, RowProblem
+from tuneline.rows.reading.tables import open_table
+from tuneline.serve.columns import cell_text
+from tuneline.serve.model_choice import ModelChoice
+from tuneline.serve.program_rows import BATCH_SIZE, WINDOW
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tuneline.runtime.errors import ParamsError, StageError
-from tuneline.runtime.terminal import say
+from tuneline.core.runtime.errors import ParamsError, StageError
+from tuneline.core.runtime.terminal import say
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
@@ -70,11 +70,11 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.cli.init.planning import make_plan, plan_params
     from tuneline.cli.init.recipe import propose, write_sweep
     from tuneline.cli.init.rows import read_files
-    from tuneline.columns.readings import UserChoices
-    from tuneline.params import params_file
-    from tuneline.params.loading import load_params
-    from tuneline.paths import PARAMS
-    from tuneline.repository.git import require_own_repository
+    from tuneline.core.params import params_file
+    from tuneline.core.params.loading import load_params
+    from tuneline.core.paths import PARAMS
+    from tuneline.core.repository.git import require_own_repository
+    from tuneline.rows.proposals.readings import UserChoices
 
     if revision is not None and checkpoint is None:
         raise ParamsError("--revision is that of a checkpoint.", "Add --checkpoint NAME, or leave it out.")

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
-from tuneline.model.architectures import token_limit
-from tuneline.model.text_lengths import MOST_PIECES, TextLengths
-from tuneline.model.tokenizer import checkpoint_limit, load_tokenizer
-from tuneline.params.model import invalid_name
-from tuneline.runtime.errors import ParamsError, StageError
+from tuneline.checks.text_lengths import MOST_PIECES, TextLengths
+from tuneline.core.params.model import invalid_name
+from tuneline.core.runtime.errors import ParamsError, StageError
+from tuneline.model.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
+from tuneline.model.tokens.architectures import token_limit
+from tuneline.model.tokens.tokenizer import checkpoint_limit, load_tokenizer
 
 OPTION = "--checkpoint"
 MOST_TRUNCATED = 0.01

@@ -6,13 +6,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from tuneline.analysis.corrections import dropped_file, label_file
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import Plan, choose_metric, is_current
-from tuneline.columns.profiles import NESTED
-from tuneline.params import Params
-from tuneline.paths import SPLITS
-from tuneline.runtime.terminal import visible
+from tuneline.core.params import Params
+from tuneline.core.paths import SPLITS
+from tuneline.core.runtime.terminal import visible
+from tuneline.rows.proposals.profiles import NESTED
+from tuneline.rows.splits.corrections import dropped_file, label_file
 
 WIDTH = 60
 """Characters of a cell."""

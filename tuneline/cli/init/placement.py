@@ -13,13 +13,13 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from tuneline.paths import SOURCE, SPLITS
-from tuneline.readers.tables import Layout
-from tuneline.repository.git import file_of_dvc, missing, named
-from tuneline.repository.programs import run_dvc
-from tuneline.runtime.atomic_files import replace_file
-from tuneline.runtime.errors import DataError
-from tuneline.runtime.terminal import say
+from tuneline.core.paths import SOURCE, SPLITS
+from tuneline.core.repository.git import file_of_dvc, missing, named
+from tuneline.core.repository.programs import run_dvc
+from tuneline.core.runtime.atomic_files import replace_file
+from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.terminal import say
+from tuneline.rows.reading.tables import Layout
 
 ALIASES = {
     "train": {"train", "training"},

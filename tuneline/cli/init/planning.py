@@ -16,19 +16,19 @@ import numpy as np
 
 from tuneline.cli.init.placement import Placement, place
 from tuneline.cli.init.rows import RowFile, SplitRows, rows_of_splits
-from tuneline.columns.choice import ColumnChoice, decide_columns
-from tuneline.columns.labels import is_date
-from tuneline.columns.profiles import Column
-from tuneline.columns.readings import OpenQuestionError, UserChoices
-from tuneline.metrics.table import metrics_for, primary_metric
-from tuneline.params import Params
-from tuneline.params.data import FilesParams, SplitParams
-from tuneline.params.section import FunctionName
-from tuneline.paths import SPLITS
-from tuneline.readers.rows import check_columns
-from tuneline.readers.tables import Layout
-from tuneline.runtime.errors import DataError
-from tuneline.words.titles import title_of
+from tuneline.core.params import Params
+from tuneline.core.params.data import FilesParams, SplitParams
+from tuneline.core.params.section import FunctionName
+from tuneline.core.paths import SPLITS
+from tuneline.core.runtime.errors import DataError
+from tuneline.judge.metrics.table import metrics_for, primary_metric
+from tuneline.page.titles import title_of
+from tuneline.rows.proposals.choice import ColumnChoice, decide_columns
+from tuneline.rows.proposals.labels import is_date
+from tuneline.rows.proposals.profiles import Column
+from tuneline.rows.proposals.readings import OpenQuestionError, UserChoices
+from tuneline.rows.reading.rows import check_columns
+from tuneline.rows.reading.tables import Layout
 
 LEAST_ROWS = {"test": 300, "validation": 150}
 """Rows of the two splits below which they get a larger part of a small file, within ``LARGEST_FRACTION``."""

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from tuneline.cli.init.placement import by_split
-from tuneline.columns.choice import ColumnChoice
-from tuneline.columns.profiles import NESTED, Column, count_columns
-from tuneline.params.data import DataParams, SplitParams
-from tuneline.paths import SPLITS
-from tuneline.readers.label_values import class_name, plain_text
-from tuneline.readers.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, check_columns
-from tuneline.readers.tables import FileTable, Input, open_table
-from tuneline.runtime.errors import DataError
-from tuneline.sniffing.files import sniff
-from tuneline.tasks import TASKS
+from tuneline.core.params.data import DataParams, SplitParams
+from tuneline.core.paths import SPLITS
+from tuneline.core.runtime.errors import DataError
+from tuneline.model.tasks import TASKS
+from tuneline.rows.proposals.choice import ColumnChoice
+from tuneline.rows.proposals.files import sniff
+from tuneline.rows.proposals.profiles import NESTED, Column, count_columns
+from tuneline.rows.reading.label_values import class_name, plain_text
+from tuneline.rows.reading.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, check_columns
+from tuneline.rows.reading.tables import FileTable, Input, open_table
 
 MOST_BAD = 0.01
 """Largest fraction of the rows of a file that are left out, if the parameters allow no more."""

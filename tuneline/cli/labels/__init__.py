@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tuneline.runtime.errors import InputError
-from tuneline.runtime.terminal import progress, say
+from tuneline.core.runtime.errors import InputError
+from tuneline.core.runtime.terminal import progress, say
 
 app = typer.Typer(help="Find and correct wrong labels.", no_args_is_help=True)
 
@@ -30,9 +30,15 @@ def review(
     fill in the column `correct` where another label is right; then `tuneline labels apply` keeps the
     corrections.
     """
-    from tuneline.labels.review import CORRECT, ROLES, check_replaced, review_labels, write_review
-    from tuneline.params.loading import load_params
-    from tuneline.words.spreadsheet import free_names
+    from tuneline.core.params.loading import load_params
+    from tuneline.rows.proposals.label_review import (
+        CORRECT,
+        ROLES,
+        check_replaced,
+        review_labels,
+        write_review,
+    )
+    from tuneline.rows.proposals.spreadsheet import free_names
 
     params = load_params()
     if not force:
@@ -64,12 +70,12 @@ def apply(
 
     The source is not changed.
     """
-    from tuneline.analysis.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
     from tuneline.cli.labels.applying import merged
-    from tuneline.core.tables import SplitReader, check_text_columns
-    from tuneline.labels.review import read_filled
-    from tuneline.params.loading import load_params
-    from tuneline.paths import RAW, SPLITS
+    from tuneline.core.params.loading import load_params
+    from tuneline.core.paths import RAW, SPLITS
+    from tuneline.core.stage.tables import SplitReader, check_text_columns
+    from tuneline.rows.proposals.label_review import read_filled
+    from tuneline.rows.splits.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
 
     data = load_params().data
     for split in SPLITS:

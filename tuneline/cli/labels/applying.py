@@ -7,19 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.analysis.corrections import LABEL_SCHEMA, row_keys
-from tuneline.analysis.text import normalized
-from tuneline.core.tables import LABELS, SplitReader
-from tuneline.labels.review import CORRECT, KEY, LABEL, Suspect
-from tuneline.params import DataParams
-from tuneline.paths import RAW, SPLITS
-from tuneline.readers.rows import nearest
-from tuneline.runtime.errors import InputError
-from tuneline.runtime.wording import listed
-from tuneline.tasks import Task
-from tuneline.tasks.columns import labels_of
-from tuneline.tasks.schemas import read_task
-from tuneline.words.label_texts import exact_text, unknown_names
+from tuneline.core.params import DataParams
+from tuneline.core.paths import RAW, SPLITS
+from tuneline.core.runtime.errors import InputError
+from tuneline.core.runtime.wording import listed
+from tuneline.core.stage.tables import LABELS, SplitReader
+from tuneline.core.stage.texts import normalized
+from tuneline.model.tasks import Task
+from tuneline.model.tasks.columns import labels_of
+from tuneline.model.tasks.schemas import read_task
+from tuneline.page.label_texts import exact_text, unknown_names
+from tuneline.rows.proposals.label_review import CORRECT, KEY, LABEL, Suspect
+from tuneline.rows.reading.rows import nearest
+from tuneline.rows.splits.corrections import LABEL_SCHEMA, row_keys
 
 CUT = 32_767
 """Characters at which spreadsheets cut a cell."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tuneline.predict import BAD_ROW_OPTION, Kind
-from tuneline.program.program_rows import BATCH_SIZE
-from tuneline.promises import CERTAINTY
-from tuneline.readers.rows import BadRowPolicy
-from tuneline.readers.text import not_a_file
-from tuneline.runtime.errors import StageError, refusing
+from tuneline.core.runtime.errors import StageError, refusing
+from tuneline.judge.decisions import CERTAINTY
+from tuneline.rows.reading.rows import BadRowPolicy
+from tuneline.rows.reading.text import not_a_file
+from tuneline.serve import BAD_ROW_OPTION, Kind
+from tuneline.serve.program_rows import BATCH_SIZE
 
 if TYPE_CHECKING:
-    from tuneline.readers.tables import Format, Input
+    from tuneline.rows.reading.tables import Format, Input
 
 FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder of such files; - for standard input"
 OUTPUT_HELP = (
@@ -106,13 +106,13 @@ def command(  # noqa: PLR0917 - typer calls it by name
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full
     disk.
     """
-    from tuneline.engines import EngineOptions
-    from tuneline.predict.batch import FileTask, named_sources, predict_to_folder
-    from tuneline.predict.columns import InputColumns
-    from tuneline.predict.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
-    from tuneline.predict.streaming import StreamOptions, predict_input
-    from tuneline.predict.writing import PredictionOutput
-    from tuneline.readers.formats import format_of
+    from tuneline.core.stage.engines import EngineOptions
+    from tuneline.rows.reading.formats import format_of
+    from tuneline.serve.batch import FileTask, named_sources, predict_to_folder
+    from tuneline.serve.columns import InputColumns
+    from tuneline.serve.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
+    from tuneline.serve.streaming import StreamOptions, predict_input
+    from tuneline.serve.writing import PredictionOutput
 
     # arguments, all checked before a row is predicted
     # - files
@@ -173,7 +173,7 @@ def output_kind_of(target: Path | None, is_folder: bool) -> Kind:
 
 def named_format(name: str | None) -> "Format | None":
     """Return the format that ``--input-format`` names."""
-    from tuneline.readers.formats import FORMATS
+    from tuneline.rows.reading.formats import FORMATS
 
     if name is None:
         return None
@@ -189,9 +189,9 @@ def opened_input(
 
     A stream is not read ahead, so nothing of it is detected.
     """
-    from tuneline.readers.formats import format_of
-    from tuneline.readers.tables import Input
-    from tuneline.sniffing.files import sniffed_input
+    from tuneline.rows.proposals.files import sniffed_input
+    from tuneline.rows.reading.formats import format_of
+    from tuneline.rows.reading.tables import Input
 
     if source is not None and not source.is_fifo():
         return sniffed_input(source, texts, file_format=file_format, encoding=encoding)
@@ -201,7 +201,7 @@ def opened_input(
 
 def check_options(encoding: str | None, engine: str, workers: int | None) -> None:
     """Check options before anything is loaded."""
-    from tuneline.readers.text import known_encoding
+    from tuneline.rows.reading.text import known_encoding
 
     if encoding is not None:
         known_encoding(encoding)

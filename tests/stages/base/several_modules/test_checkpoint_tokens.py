@@ -9,18 +9,18 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-import stages.base.__main__
-import stages.export.__main__
-import stages.tokenize.__main__
-from stages.base.tokens import TEXTS
+import stages.base
+import stages.export
+import stages.tokenize
 from tests.params import write_params
 from tests.small_pipeline import FAMILIES as MODELS
 from tests.small_pipeline import tiny_model
 from tests.stages.tokenize.raw_splits import write_raw
 from tests.tokenizer_families import FAMILIES
-from tuneline.core.provenance import StageProvenance, provenance_file
-from tuneline.core.records import write_record
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.records import write_record
+from tuneline.model.checkpoints.base_tokens import TEXTS
+from tuneline.serve.text_classifier import TextClassifier
 
 ROWS = [(text, TEXTS[position] or "x") for position, text in enumerate(TEXTS, start=-1)]
 
@@ -64,8 +64,8 @@ def test_every_stage_reads_the_tokens_of_the_checkpoint(family, tmp_path, monkey
     expected = [row.ids for row in own.encode_batch(ROWS)]
 
     # base and tokenize
-    stages.base.__main__.main()
-    stages.tokenize.__main__.main()
+    stages.base.main()
+    stages.tokenize.main()
     assert pq.read_table("data/tokenized/train.parquet")["input_ids"].to_pylist() == expected
 
     # a model as train publishes it, read by Hugging Face's class
@@ -81,12 +81,12 @@ def test_every_stage_reads_the_tokens_of_the_checkpoint(family, tmp_path, monkey
     )
 
     # export and predict
-    for stage in stages.export.__main__.EARLIER_STAGES:
+    for stage in stages.export.EARLIER_STAGES:
         write_record(provenance_file(stage), StageProvenance(parameters={}, code="c" * 64, libraries={}))
     (tmp_path / "data/raw/source.json").write_text(
         json.dumps({"source": "sample", "splits": {}, "label_names": ["no", "yes"]})
     )
-    stages.export.__main__.main()
+    stages.export.main()
     deployed = TextClassifier.load(tmp_path / "models/candidates", threads=1)
     encoded = deployed.encode(ROWS)
     assert encoded.values["input_ids"].tolist() == [number for row in expected for number in row]

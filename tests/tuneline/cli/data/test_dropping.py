@@ -9,15 +9,15 @@ from typer.testing import CliRunner, Result
 
 from tests.params import write_params
 from tests.shards import into_shards
-from tuneline.analysis.corrections import Corrections, row_keys
+from tuneline.checks.results import Checks
 from tuneline.cli import app
-from tuneline.core.hashes import split_hash
-from tuneline.core.records import write_record
-from tuneline.core.tables import failing_rows_schema, shard_file, split_files, write_table
-from tuneline.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
-from tuneline.reports.checks import Checks
-from tuneline.tasks import Classification
-from tuneline.tasks.schemas import raw_schema
+from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
+from tuneline.core.stage.hashes import split_hash
+from tuneline.core.stage.records import write_record
+from tuneline.core.stage.tables import failing_rows_schema, shard_file, split_files, write_table
+from tuneline.model.tasks import Classification
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.rows.splits.corrections import Corrections, row_keys
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}
 DROPPED = Path("data/corrections/dropped.csv")

@@ -6,7 +6,7 @@ from tests.dvc_files import init_dvc
 from tests.params import change_params
 from tests.project import Project
 from tuneline.cli.doctor import check_checkout
-from tuneline.runtime.errors import ParamsError
+from tuneline.core.runtime.errors import ParamsError
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.dvc_files import add_remote, init_dvc
 from tuneline.cli import doctor as checks
 from tuneline.cli.doctor import FREE_DISK_HINT
-from tuneline.repository.worktrees import at_commit
+from tuneline.core.repository.worktrees import at_commit
 
 DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 IDENTITY = {

@@ -14,17 +14,17 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
-import stages.baseline.__main__
-import stages.evaluate.__main__
+import stages.baseline
+import stages.evaluate
 from tests.dvc_files import folder_hash, init_dvc
 from tests.exported_pipeline import published_pipeline
 from tests.params import change_params
 from tests.project import GIT_IDENTITY
 from tests.small_pipeline import QUEUES
-from tuneline.analysis.clusters import cluster_texts
+from tuneline.checks.analysis.clusters import cluster_texts
 from tuneline.cli import app
-from tuneline.core.tables import write_numbers
-from tuneline.predict.model_choice import ModelChoice
+from tuneline.core.stage.tables import write_numbers
+from tuneline.serve.model_choice import ModelChoice
 
 
 def run(*words: object) -> Result:
@@ -71,7 +71,7 @@ def test_metrics_of_the_test_split_are_those_of_the_stage(task, long_text, proje
     if task == "regression":
         change_params(Path(), {"data.task": task, "train.metric": "pearson"})
     Path("data/raw/source.json").unlink()  # it has no splits
-    stages.baseline.__main__.main()
+    stages.baseline.main()
     texts = pq.read_table("data/raw/test.parquet", columns=["subject", "body"]).combine_chunks()
     clusters = cluster_texts([column.chunk(0) for column in texts.columns], similarity=0.5)
     Path("reports/checks/clusters").mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_metrics_of_the_test_split_are_those_of_the_stage(task, long_text, proje
     config = json.loads(Path("models/classifier/config.json").read_text())
     config["decisions"] = record["models"]["fp32"].get("decisions", {})
     Path("models/classifier/config.json").write_text(json.dumps(config))
-    stages.evaluate.__main__.main()
+    stages.evaluate.main()
     done = run("fresh.csv", "--json", "fresh.json")
     assert done.exit_code == 0, done.output
     of_stage, of_file = (

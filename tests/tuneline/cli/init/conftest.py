@@ -10,8 +10,8 @@ from tests.params import write_params
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli.init.planning import make_plan
 from tuneline.cli.init.rows import read_files
-from tuneline.columns.readings import UserChoices
-from tuneline.params.loading import load_params
+from tuneline.core.params.loading import load_params
+from tuneline.rows.proposals.readings import UserChoices
 
 TICKETS = [
     ("the parcel never came", "delivery"),

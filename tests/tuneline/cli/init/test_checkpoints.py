@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 
+from tuneline.checks.text_lengths import TextLengths
 from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
-from tuneline.model.text_lengths import TextLengths
-from tuneline.runtime.errors import StageError
+from tuneline.core.runtime.errors import StageError
 
 
 def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):

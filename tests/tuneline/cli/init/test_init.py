@@ -2,11 +2,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from stages.download.__main__ import main as download
-from tuneline.analysis.corrections import dropped_file
+from stages.download import main as download
 from tuneline.cli import app
-from tuneline.params.data import SplitParams
-from tuneline.params.loading import load_params
+from tuneline.core.params.data import SplitParams
+from tuneline.core.params.loading import load_params
+from tuneline.rows.splits.corrections import dropped_file
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

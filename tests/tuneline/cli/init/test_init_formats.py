@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tuneline.cli import app
-from tuneline.params.loading import load_params
+from tuneline.core.params.loading import load_params
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

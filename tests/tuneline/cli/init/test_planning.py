@@ -7,8 +7,8 @@ from tests.hub import LoopbackHub
 from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
 from tuneline.cli.init.checkpoints import MULTILINGUAL, SMALL, suggested_for
-from tuneline.params.loading import load_params
-from tuneline.params.params_file import changed
+from tuneline.core.params.loading import load_params
+from tuneline.core.params.params_file import changed
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

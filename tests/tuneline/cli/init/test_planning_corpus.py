@@ -6,9 +6,9 @@ import pytest
 
 from tests.columns_corpus import KINDS, drawn
 from tests.tuneline.cli.init.conftest import planned
-from tests.tuneline.columns.test_choice import ASKED
-from tuneline.columns.readings import OpenQuestionError
-from tuneline.runtime.errors import DataError
+from tests.tuneline.rows.proposals.test_choice import ASKED
+from tuneline.core.runtime.errors import DataError
+from tuneline.rows.proposals.readings import OpenQuestionError
 
 ROWS = 150
 

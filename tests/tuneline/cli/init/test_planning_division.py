@@ -3,7 +3,7 @@ import random
 import pytest
 
 from tests.tuneline.cli.init.test_init import downloaded, init
-from tuneline.params.loading import load_params
+from tuneline.core.params.loading import load_params
 
 WORDS = "parcel invoice login refund courier password address label order card week today broken late".split()
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stages.download.__main__ import main
+from stages.download import main
 from tests.tuneline.cli.init.conftest import planned
 from tests.tuneline.cli.init.test_planning import init
-from tuneline.columns.readings import OpenQuestionError
-from tuneline.params.loading import load_params
-from tuneline.runtime.errors import DataError
-from tuneline.tasks.schemas import read_task
+from tuneline.core.params.loading import load_params
+from tuneline.core.runtime.errors import DataError
+from tuneline.model.tasks.schemas import read_task
+from tuneline.rows.proposals.readings import OpenQuestionError
 
 TAGS = ["billing", "delivery", "quality", "refund"]
 WORDS = "the parcel came late and the box was broken so we sent it back to you".split()

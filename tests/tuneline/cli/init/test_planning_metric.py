@@ -4,7 +4,7 @@ import pytest
 
 from tests.tuneline.cli.init.test_init import init
 from tuneline.cli.init.planning import metric_of_classes
-from tuneline.params.loading import load_params
+from tuneline.core.params.loading import load_params
 
 
 @pytest.mark.parametrize(

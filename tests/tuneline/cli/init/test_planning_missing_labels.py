@@ -5,12 +5,12 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from stages.download.__main__ import main
+from stages.download import main
 from tests.tuneline.cli.init.test_planning import init
 from tests.tuneline.cli.init.test_planning_label_layouts import cycle, write_csv, write_jsonl
-from tuneline.columns.readings import OpenQuestionError
-from tuneline.params.loading import load_params
-from tuneline.tasks.schemas import read_task
+from tuneline.core.params.loading import load_params
+from tuneline.model.tasks.schemas import read_task
+from tuneline.rows.proposals.readings import OpenQuestionError
 
 
 def learnt(path, *options):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from tests.tuneline.cli.init.conftest import planned
+from tuneline.checks.text_lengths import TextLengths
 from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
 from tuneline.cli.init.recipe import fine_tuning, plan_long_texts
 from tuneline.cli.init.rows import SplitRows
-from tuneline.model.text_lengths import TextLengths
-from tuneline.params.loading import load_params
+from tuneline.core.params.loading import load_params
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.cli.init.rows import read_file
-from tuneline.columns.profiles import NESTED
-from tuneline.readers.rows import STOP
-from tuneline.runtime.errors import DataError
-from tuneline.sniffing.files import sniff
+from tuneline.core.runtime.errors import DataError
+from tuneline.rows.proposals.files import sniff
+from tuneline.rows.proposals.profiles import NESTED
+from tuneline.rows.reading.rows import STOP
 
 
 def opened(path):

@@ -10,14 +10,14 @@ from typer.testing import CliRunner, Result
 
 from tests.params import write_params
 from tests.shards import into_shards
-from tuneline.analysis.corrections import Corrections, label_file, row_keys
 from tuneline.cli import app
-from tuneline.core.tables import split_files, write_table
-from tuneline.labels.review import Suspect, write_review
-from tuneline.params.loading import load_params
-from tuneline.paths import RAW, SPLITS, split_file
-from tuneline.tasks import task_with_names
-from tuneline.tasks.schemas import raw_schema
+from tuneline.core.params.loading import load_params
+from tuneline.core.paths import RAW, SPLITS, split_file
+from tuneline.core.stage.tables import split_files, write_table
+from tuneline.model.tasks import task_with_names
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.rows.proposals.label_review import Suspect, write_review
+from tuneline.rows.splits.corrections import Corrections, label_file, row_keys
 
 NAMES = ("billing", "parcel", "returns")
 TRAIN = [

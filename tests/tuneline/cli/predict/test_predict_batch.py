@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tuneline.cli.predict.test_predict_process import tuneline
-from tests.tuneline.predict import killing
-from tuneline.predict import batch
+from tests.tuneline.serve import killing
+from tuneline.serve import batch
 
 ROWS = 70
 

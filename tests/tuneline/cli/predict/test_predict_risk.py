@@ -8,8 +8,8 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.core.hashes import file_hash
-from tuneline.decisions.evidence import Evidence, JudgedAnswers, write_evidence
+from tuneline.core.stage.hashes import file_hash
+from tuneline.judge.decisions.evidence import Evidence, JudgedAnswers, write_evidence
 
 ROWS = "".join(
     f'{{"subject": "{subject}", "body": "{body}"}}\n'

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.predict.columns import WHY_WORDS
-from tuneline.program.occlusion import largest_effects, word_effects
-from tuneline.program.text_classifier import TextClassifier
+from tuneline.serve.columns import WHY_WORDS
+from tuneline.serve.occlusion import largest_effects, word_effects
+from tuneline.serve.text_classifier import TextClassifier
 
 ROWS = [
     {"subject": "the parcel", "body": "is late again, my refund was fine"},

@@ -1,1 +1,0 @@
-"""The stage ``baseline``: fit simple models, which the trained model must beat, and predict with them."""

@@ -1,1 +1,0 @@
-"""The stage ``download``: fetch the data and write the raw splits."""

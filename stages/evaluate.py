@@ -1,0 +1,246 @@
+"""Evaluate the trained classifier on the reported split: metrics, and metrics by slice.
+
+Reads: ``models/classifier/``; the reported split in ``data/tokenized/``; ``reports/baselines/``, what simple
+models predict; ``reports/checks/rows/``, for the metric without leaked rows; ``reports/checks/clusters/``,
+which rows are independent; the functions in ``project/`` that ``evaluate.metrics`` names; ``seed`` and the
+section ``evaluate``.
+Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice.
+Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/evaluation.json`` with all
+metrics, ``plots/evaluation/``, and ``metrics/evaluate.json`` with those that people compare.
+"""
+
+import csv
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.params import Params
+from tuneline.core.params.loading import load_params
+from tuneline.core.paths import (
+    BASELINES,
+    CLASSIFIER,
+    EVALUATION,
+    FAILING_ROWS,
+    METRICS,
+    PLOTS,
+    PREDICTIONS,
+    REPORTS,
+    TOKENIZED,
+    split_file,
+)
+from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.terminal import phase, progress
+from tuneline.core.stage.entry import Measurements, require, run_stage
+from tuneline.core.stage.records import Metrics, write_record
+from tuneline.core.stage.tables import ROW_GROUP, SplitReader
+from tuneline.judge.evaluation.evaluation import (
+    EvaluatedPredictions,
+    evaluate_predictions,
+    plot_columns,
+)
+from tuneline.judge.evaluation.keys import summary
+from tuneline.judge.evaluation.scoring import leaked_rows
+from tuneline.judge.evaluation.slices import RowSlice, Slices, label_slices, length_slices
+from tuneline.judge.evaluation.table import ALL_METRICS
+from tuneline.judge.metrics.functions import CustomMetric, load_metric
+from tuneline.judge.metrics.predictions import (
+    PredictedLogits,
+    clusters_of_split,
+    read_baselines,
+    write_predictions,
+)
+from tuneline.model.tasks import trained_task
+from tuneline.model.tasks.task import Logits
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
+
+ROWS_PER_BATCH = 64
+"""Rows per batch, or windows of them; fewer where they have more than 512 tokens."""
+
+
+def make_split_slices(lengths: NDArray[np.int64], predictions: PredictedLogits) -> Iterator[RowSlice]:
+    """Yield the slices of a split by length and by class."""
+    yield from length_slices(lengths)
+    yield from label_slices(predictions.labels, predictions.task)
+
+
+def main() -> Measurements:
+    """Predict the reported split, compute metrics and slices, and write the outs."""
+    params = load_params()
+    settings = params.evaluate
+
+    # data, and which rows are independent, unless the data checks have not run here
+    split = read_split(SplitReader.open(TOKENIZED, settings.split, made_by="tokenize"))
+    clusters = clusters_of_split(settings.split, len(split))
+
+    # what else may be missing or invalid is reported before the model predicts, which takes longest
+    require(split_file(BASELINES, settings.split), made_by="baseline")
+    custom = [load_metric("evaluate.metrics", name, split.task, ALL_METRICS) for name in settings.functions]
+    require(CLASSIFIER, made_by="train")
+
+    # the model, which may have decisions of its own
+    split = replace(split, task=trained_task(split.task, CLASSIFIER))
+
+    from tuneline.judge.evaluation.classifier import Classifier
+
+    classifier = Classifier.load(CLASSIFIER, split.task)
+
+    # predictions
+    started = time.perf_counter()
+    logits = classifier.logits(split, ROWS_PER_BATCH)
+    seconds = time.perf_counter() - started
+    check_finite(logits, settings.split)
+
+    # metrics and outs
+    with progress("evaluate"):
+        predictions = PredictedLogits(split.labels, logits, split.task, clusters)
+        evaluation = measure_split(params, predictions, split.lengths, custom)
+        metrics = evaluation.metrics | evaluation.worst_slice
+        phase("writing")
+        write_outs(predictions, evaluation.slices, metrics)
+        shown = summary(metrics, evaluation.predictions.deciding)
+        write_record(METRICS / "evaluate.json", Metrics.of(shown))
+    return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
+
+
+def measure_split(
+    params: Params,
+    predictions: PredictedLogits,
+    lengths: NDArray[np.int64],
+    custom: Sequence[CustomMetric],
+) -> EvaluatedPredictions:
+    """Return the metrics of the reported split, all with and without leaked rows.
+
+    Args:
+        params: All parameters.
+        predictions: The labels and logits.
+        lengths: Tokens of each row, shape ``(rows,)``.
+        custom: Metrics of the user.
+    """
+    split = params.evaluate.split
+    rows = len(predictions.labels)
+    leaked = None
+    if FAILING_ROWS.exists():  # else the data checks have not run here
+        leaked = leaked_rows(FAILING_ROWS, split, rows)
+    return evaluate_predictions(
+        predictions,
+        make_split_slices(lengths, predictions),
+        read_baselines(split_file(BASELINES, split), rows, predictions.task),
+        seed=params.seed,
+        metric=params.train.metric,
+        custom=custom,
+        leaked=leaked,
+    )
+
+
+def read_split(rows: SplitReader) -> TokenizedSplit:
+    """Read the tokenized rows; refuse a split without rows, or with rows without a label."""
+    split = TokenizedSplit.read(rows)
+    if len(split) == 0:
+        raise DataError(
+            f"{rows.name} has no rows.",
+            "Report on another split (evaluate.split), or give this one rows (data.splits).",
+        )
+    unlabelled = np.flatnonzero(split.task.unlabelled(split.labels))
+    if len(unlabelled):
+        raise DataError(
+            f"{rows.name}: {len(unlabelled)} of {len(split)} rows have no label, the first is row"
+            f" {unlabelled[0]}.",
+            "Report on a split with labels: evaluate.split.",
+        )
+    return split
+
+
+def check_finite(logits: Logits, split: str) -> None:
+    """Refuse a model that gives no finite number for a row: it has no answer for it.
+
+    Raises:
+        DataError: A logit is NaN or infinite.
+    """
+    rows = np.flatnonzero(~np.isfinite(logits).all(axis=1))
+    if len(rows):
+        raise DataError(
+            f"The model gave no finite number for {len(rows)} of {len(logits)} rows of {split}, the first is"
+            f" row {rows[0]}.",
+            "Train again with a lower train.learning_rate, or with mixed_precision 'no' or bf16.",
+        )
+
+
+def write_outs(
+    predictions: PredictedLogits,
+    slices: Slices,
+    metrics: Mapping[str, float],
+) -> None:
+    """Write every out of the stage but ``metrics/evaluate.json``, which has some of the metrics."""
+    write_predictions(
+        PREDICTIONS,
+        predictions.labels,
+        predictions.logits,
+        predictions.task,
+        clusters=predictions.clusters,
+    )
+    write_record(REPORTS / "slices.json", slices)
+    with replace_directory(PLOTS / "evaluation") as partial:
+        write_plots(partial, predictions)
+        scores = []
+        for scored in slices.slices:
+            score = f"{slices.value(scored):.6g}"
+            scores.append((f"{scored.by}: {scored.name}", score, scored.rows))
+        write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
+    write_record(EVALUATION, Metrics.of(metrics))
+
+
+def write_plots(folder: Path, predictions: PredictedLogits) -> None:
+    """Write every plot of one split.
+
+    The plots of another kind of task get no rows: DVC warns of a missing file.
+    """
+    for name, columns in plot_columns(predictions).items():
+        rows = zip(*columns.values(), strict=True)
+        write_rows(folder / f"{name}.csv", list(columns), map(_rounded, rows))
+
+    task = predictions.task
+    confused: Iterable[tuple[str, str]] = ()
+    if task.one_class:
+        confused = _confused_classes(predictions.logits, predictions.labels, task.class_names)
+    write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
+
+
+def _confused_classes(
+    logits: Logits, labels: NDArray[Any], names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of the actual and the predicted class of each row; a part of the rows is in memory."""
+    name_of = np.array(names, dtype=object)
+    for start in range(0, len(labels), ROW_GROUP):
+        actual = labels[start : start + ROW_GROUP]
+        predicted = logits[start : start + ROW_GROUP].argmax(axis=1)
+        yield from zip(name_of[actual], name_of[predicted], strict=True)
+
+
+def _rounded(numbers: Sequence[float]) -> list[str]:
+    return [f"{number:.6g}" for number in numbers]
+
+
+def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a CSV with a header.
+
+    DVC puts names into a script of its page as they are, so ``<``, which could end the script, is a code.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+
+        def write_escaped(line: str) -> int:
+            return file.write(line.replace("<", r"\u003c"))
+
+        writer = csv.writer(SimpleNamespace(write=write_escaped), lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    run_stage("evaluate", main)

@@ -1,1 +1,0 @@
-"""The stage ``evaluate``: evaluate the trained classifier on the reported split."""

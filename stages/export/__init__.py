@@ -1,1 +1,0 @@
-"""The stage ``export``: convert the trained classifier to ONNX models."""

@@ -1,1 +1,0 @@
-"""The stage ``report``: write the page about the model and its card."""

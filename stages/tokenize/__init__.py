@@ -1,1 +1,0 @@
-"""The stage ``tokenize``: convert the raw splits to token ids once, for all later stages."""

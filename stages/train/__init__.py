@@ -1,1 +1,0 @@
-"""The stage ``train``: train the classifier on the tokenized splits."""

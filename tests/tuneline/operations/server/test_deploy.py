@@ -1,0 +1,105 @@
+"""What is deployed is independent of the machine that deploys, and of the machines that run it."""
+
+import contextlib
+import json
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from uuid import uuid4
+
+import pytest
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+from tests.flows.prefect_server import LOGIN, until
+from tuneline.operations.server.deploy import POOL, deploy
+
+AUTOMATIONS = [
+    "tuneline: train when new rows were committed",
+    "tuneline: tell of a run that failed",
+]
+
+
+@pytest.fixture
+def deployed(served):
+    """The deployments of the server, which are as before after the test."""
+    found = {one.name: one for one in served.client.read_deployments()}
+    yield found
+    for one in served.client.read_deployments():
+        served.client.update_deployment(
+            one.id, DeploymentUpdate(paused=False, work_queue_name=found[one.name].work_queue_name)
+        )
+        for schedule in one.schedules:
+            served.client.update_deployment_schedule(one.id, schedule.id, active=True)
+    served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=False))
+    for name in AUTOMATIONS:
+        for automation in served.client.read_automations_by_name(name):
+            served.client.delete_automation(automation.id)
+    deploy(served.env)
+
+
+def save_address(served, url: str) -> None:
+    content = {"title": "{{subject}}", "message": "{{body}}"}
+    block = CustomWebhookNotificationBlock(name="tests", url=url, method="POST", json_data=content)
+    with temporary_settings({PREFECT_API_URL: served.api, PREFECT_API_AUTH_STRING: LOGIN}):
+        block.save("people", overwrite=True)
+
+
+def test_what_is_paused_stays_paused(served, deployed):
+    save_address(served, "http://127.0.0.1:9")
+    deploy(served.env)
+    before = {one.name: one for one in served.client.read_deployments()}
+    nightly, scoring, watching = (before[name] for name in ("train-nightly", "score-hourly", "watch-hourly"))
+    served.client.update_deployment_schedule(nightly.id, nightly.schedules[0].id, active=False)
+    served.client.update_deployment(scoring.id, DeploymentUpdate(paused=True))
+    served.client.update_work_pool(POOL, WorkPoolUpdate(is_paused=True))
+    for name in AUTOMATIONS:
+        (automation,) = served.client.read_automations_by_name(name)
+        served.client.request("PATCH", f"/automations/{automation.id}", json={"enabled": False})
+
+    deploy(served.env)
+
+    after = {one.name: one for one in served.client.read_deployments()}
+    assert [
+        after[name].schedules[0].active for name in ("train-nightly", "score-hourly", "watch-hourly")
+    ] == [False, True, True]
+    assert [after[one.name].paused for one in (nightly, scoring, watching)] == [False, True, False]
+    for name in AUTOMATIONS:
+        assert [one.enabled for one in served.client.read_automations_by_name(name)] == [False]
+    assert served.client.read_work_pool(POOL).is_paused
+
+
+@pytest.mark.promise("no-worker")
+def test_messages_go_to_the_address_and_alarm_nobody_by_their_words(served, deployed):
+    with receiver() as (url, received):
+        save_address(served, url)
+        deploy(served.env)
+        assert served.client.read_automations_by_name("tuneline: tell that nothing is watched")
+        event = {
+            "event": "tuneline.model.rejected",
+            "id": str(uuid4()),
+            "occurred": datetime.now(UTC).isoformat(),
+            "resource": {"prefect.resource.id": "tuneline.model.onnx"},
+            "payload": {"version": "v1", "reason": "worse on <!channel>"},
+        }
+        served.client.request("POST", "/events", json=[event]).raise_for_status()
+        message = until(lambda: received, 60, "the message")[0]
+    assert message == {"title": "tuneline.model.rejected: v1", "message": "worse on &lt;!channel>"}
+
+
+@contextlib.contextmanager
+def receiver():
+    """Serve a web hook; yield its address and the list of what it gets."""
+    received = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as hook:
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{hook.server_port}", received
+        hook.shutdown()

@@ -1,0 +1,123 @@
+import math
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from tests.shards import into_shards
+from tests.tuneline.training import tiny_task
+from tuneline.core.paths import CHECKPOINTS
+from tuneline.core.runtime.errors import DataError, ParamsError
+from tuneline.model.tasks import Regression
+
+
+def losses(outcome):
+    return [row.loss for row in outcome.state.progress.logged]
+
+
+@pytest.fixture
+def exact(trained):
+    """Return a function that trains without dropout, whose masks depend on the micro-batches."""
+    return lambda **train: trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, **train))
+
+
+@pytest.fixture
+def whole(exact):
+    return exact(micro_batch_size=8)
+
+
+@pytest.mark.parametrize(
+    "micro_batch_size", [2, *(pytest.param(size, marks=pytest.mark.slow) for size in (4, 1))]
+)
+def test_losses_do_not_depend_on_the_micro_batch(exact, whole, micro_batch_size):
+    shared = exact(micro_batch_size=micro_batch_size)
+    assert losses(shared) == pytest.approx(losses(whole), abs=1e-5)
+    assert [row.gradient_norm for row in shared.state.progress.logged] == pytest.approx(
+        [row.gradient_norm for row in whole.state.progress.logged], rel=1e-3
+    )
+
+
+def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
+    options = {"class_weights": {"billing": 5.0}, "label_smoothing": 0.1}
+    assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(
+        losses(exact(micro_batch_size=8, **options)), abs=1e-5
+    )
+
+
+def test_training_learns_the_synthetic_task(project, exact):
+    tiny_task.write_data(project, rows=240)
+    outcome = exact(epochs=12, learning_rate=3e-3, micro_batch_size=8)
+    assert outcome.state.progress.best.metric > 0.9
+    assert losses(outcome)[-1] < 0.3
+
+
+def test_non_finite_loss_error_names_step_and_rows(exact):
+    with pytest.raises(
+        DataError,
+        match=r"(\S+\.parquet, row \d+[;.]\s){4,8}",
+    ) as error:
+        exact(learning_rate=1e30)
+    assert "learning_rate" in error.value.hint
+
+
+def test_nan_label_error_names_its_shard_and_row(project, trained):
+    tiny_task.write_data(project, labels=Regression())
+    path = project / "data/tokenized/train.parquet"
+    import pyarrow as pa
+
+    from tuneline.core.stage.tables import write_table
+
+    table = tiny_task.table(60, 0, Regression())
+    values = table["labels"].to_numpy().copy()
+    values[17] = math.nan
+    write_table(
+        table.set_column(table.column_names.index("labels"), table.schema.field("labels"), pa.array(values)),
+        path,
+    )
+    into_shards(path.parent, 10)
+    with pytest.raises(DataError, match=r"00001-of-00006\S*, row 7"):
+        trained(tiny_task.params(metric="mse"))
+
+
+def test_regression_selects_the_best_by_a_lower_is_better_metric(project, trained):
+    tiny_task.write_data(project, labels=Regression())
+    outcome = trained(tiny_task.params(metric="mse", epochs=6))
+    rows = outcome.state.progress.evaluated
+    assert outcome.state.progress.best.metric == min(row.metric for row in rows)
+    assert outcome.model.config.problem_type == "regression"
+
+
+def test_dropout_depends_on_seed_and_step_only(trained):
+    """Not on earlier random numbers: a resumed run draws the same masks."""
+    first = trained(tiny_task.params())
+    torch.manual_seed(np.random.randint(1 << 30))
+    torch.rand(100)
+    shutil.rmtree(CHECKPOINTS)
+    assert losses(trained(tiny_task.params())) == losses(first)
+
+
+def test_training_twice_gives_identical_weights(trained):
+    first = trained(tiny_task.params())
+    shutil.rmtree(CHECKPOINTS)
+    second = trained(tiny_task.params())
+    assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
+
+
+@pytest.mark.promise("out-of-memory")
+def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
+    expected = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=2))
+    memory_for(3)
+    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=8))
+    assert outcome.state.micro_batch_size == 2
+    assert losses(outcome) == losses(expected)
+    assert outcome.state.progress.step == 16
+    output = capsys.readouterr().out
+    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in output
+    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in output
+
+
+def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
+    memory_for(0)
+    with pytest.raises(ParamsError, match="gradient_checkpointing"):
+        trained(tiny_task.params(micro_batch_size=2))

@@ -1,1 +1,0 @@
-"""Texts, labels and predictions as numbers: similarity, splits, corrections, drift, simple models."""

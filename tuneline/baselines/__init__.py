@@ -1,1 +1,0 @@
-"""Simple models that a trained one must beat."""

@@ -1,1 +1,0 @@
-"""Calibration: probabilities that are true as often as they say, by a temperature for the logits."""

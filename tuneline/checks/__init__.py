@@ -1,0 +1,1 @@
+"""The checks of raw and tokenized columns, their results and their page."""

@@ -1,0 +1,1 @@
+"""What repeated, similar and drifting texts are: the measurements of the checks."""

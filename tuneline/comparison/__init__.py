@@ -1,1 +1,0 @@
-"""Comparison of two models on the rows that both predicted."""

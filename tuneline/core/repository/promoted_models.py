@@ -1,0 +1,143 @@
+"""Models of the registry for programs and services: which version is in a stage, and its files.
+
+The repository is a checkout on this machine, or the address of one. Its tags decide, in the order of
+``tuneline.core.repository.registry``. The files of a checkout come from DVC's cache, and what the cache lacks
+from its default remote; those of an address come through DVC.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuneline.core.paths import ONNX
+from tuneline.core.repository.git import registries
+from tuneline.core.repository.programs import run_dvc
+from tuneline.core.repository.registry import RegistryTag, RegistryTags, Version
+from tuneline.core.repository.worktrees import fetched_files
+from tuneline.core.runtime.atomic_files import temporary_directory
+from tuneline.core.runtime.errors import StageError
+
+ARTIFACT = ONNX.name
+"""Name of the models in the registry."""
+PRODUCTION_STAGE = "production"
+"""Stage of the registry whose model serves."""
+SECONDS_TO_LIST = 60
+"""Seconds in which an address has to list its tags."""
+
+
+@dataclass(frozen=True)
+class ModelRepository:
+    """A repository whose registry has models.
+
+    Attributes:
+        place: Folder of a checkout, or an address that git can clone.
+    """
+
+    place: str
+
+    @property
+    def root(self) -> Path | None:
+        """The checkout; ``None`` for an address."""
+        return Path(self.place) if Path(self.place).is_dir() else None
+
+    def tags(self) -> RegistryTags | None:
+        """Return the registry of the models; ``None`` if nothing was ever registered.
+
+        Raises:
+            StageError: Git cannot read the repository.
+        """
+        if self.root is not None:
+            return registries(self.root).get(ARTIFACT)
+        return self._remote_tags()
+
+    def version(self, stage: str = PRODUCTION_STAGE) -> Version:
+        """Return the version that is in a stage.
+
+        Raises:
+            StageError: No version is in it, or git cannot read the repository.
+        """
+        tags = self.tags()
+        version = tags.in_stage(stage) if tags else None
+        if version is None:
+            raise StageError(
+                f"{self.place}: no model is in {stage}.",
+                "`tuneline versions` lists what is registered. The flow train promotes models.",
+            )
+        return version
+
+    @contextmanager
+    def files(self, version: Version) -> Iterator[Path]:
+        """Yield a folder with the files of a version, which ends with the block.
+
+        Those of a checkout are links into DVC's cache, which has files under their hashes.
+
+        Raises:
+            StageError: Neither the cache nor the remote has them, or they are damaged.
+        """
+        with temporary_directory() as temporary:
+            folder = temporary / ARTIFACT
+            if self.root is None:
+                self._get(version, folder)
+            else:
+                files = fetched_files(self.root, version.commit, ONNX.as_posix())
+                folder.mkdir()
+                for name, file in files.items():
+                    (folder / name).symlink_to(file.absolute())
+            yield folder
+
+    def _get(self, version: Version, folder: Path) -> None:
+        """Copy the files of an address through DVC, from the remote that the repository names."""
+        options = ["--rev", version.commit, "-o", str(folder)]
+        reason = run_dvc(folder.parent, "get", *options, "--", self.place, ONNX.as_posix())
+        if reason is not None:
+            name = f"{ARTIFACT} {version.name} ({version.commit[:12]})"
+            raise StageError(
+                f"{self.place}: {name} cannot be fetched: {reason}",
+                "If another machine has it, there: dvc push --all-tags",
+            )
+
+    def _listed_tags(self) -> str:
+        """Return the tags of an address, as git lists them. It is given up where nobody answers.
+
+        Raises:
+            StageError: Git cannot list them, or would ask for a password.
+        """
+        command = ["git", "ls-remote", "--tags", "--", self.place]
+        environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=True, timeout=SECONDS_TO_LIST
+            )
+        except (OSError, subprocess.SubprocessError):
+            raise StageError(
+                f"{self.place} is no folder, and git cannot list its tags.",
+                f"`git ls-remote {self.place}` says why.",
+            ) from None
+        return done.stdout
+
+    def _remote_tags(self) -> RegistryTags | None:
+        """Return the registry of a repository that is not on this machine.
+
+        The dates and messages of its tags, which decide nothing, are not known.
+        """
+        # An annotated tag is listed twice: its own object, and with ^{} the commit that it names.
+        printed = self._listed_tags()
+        objects: dict[str, str] = {}
+        commits: dict[str, str] = {}
+        for line in printed.splitlines():
+            sha, _, ref = line.partition("\t")
+            name = ref.removeprefix("refs/tags/")
+            if name.endswith("^{}"):
+                commits[name.removesuffix("^{}")] = sha
+            else:
+                objects[name] = sha
+
+        tags = []
+        for name, tag_object in objects.items():
+            tag = RegistryTag.parse(name, tag_object, commits.get(name, ""))
+            if tag is not None and tag.artifact == ARTIFACT:
+                tags.append(tag)
+        return RegistryTags(ARTIFACT, tuple(tags)) if tags else None

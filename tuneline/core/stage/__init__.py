@@ -1,0 +1,1 @@
+"""What stages share: their entry point, the tables and records between them, provenance, devices."""

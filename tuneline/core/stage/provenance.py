@@ -1,0 +1,159 @@
+"""Provenance of a stage: the parameters, code, libraries and devices that its outs were made with.
+
+``download``, ``tokenize`` and ``train`` write theirs beside their outs, and ``export`` puts them into the
+record of the model. A file of its own, because a changed comment in the code of ``download`` changes its
+provenance but not the data, so nothing is trained again.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuneline.core.paths import PARAMS, PROVENANCE
+from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import OMITTED, Record, write_record
+from tuneline.core.stage.sources import AppliedCorrections
+from tuneline.core.stage.yaml_files import read_yaml
+
+ROOT = Path(__file__).parents[3]
+"""Root of the project that this code is part of."""
+PIPELINE_CODE = ("stages", "tuneline")
+"""Packages that contain the code of the pipeline."""
+CODE = ("project", *PIPELINE_CODE)
+"""The same, and the user's losses and metrics."""
+
+
+class DevicesUsed(Record):
+    """Devices that a model was trained on: another kind, precision or number of them gives other weights."""
+
+    type: str
+    """``cpu``, ``cuda`` or another type of torch."""
+    precision: str
+    """``no`` (float32), ``fp16`` or ``bf16``."""
+    processes: int
+    distribution: str
+    """How accelerate distributes the training: ``NO``, ``MULTI_GPU``, ``FSDP``, ..."""
+
+    def __str__(self) -> str:
+        precision = "float32" if self.precision == "no" else self.precision
+        text = f"{self.type}, {precision}"
+        if self.processes > 1:
+            text += f", {self.processes} processes ({self.distribution})"
+        return text
+
+
+class StageProvenance(Record):
+    """Inputs of a stage other than its data: ``reports/provenance/STAGE.json``."""
+
+    parameters: Mapping[str, Any]
+    """Values of the keys that ``dvc.yaml`` lists for the stage."""
+    code: str
+    """SHA-256 over the names and bytes of the stage's Python files."""
+    libraries: Mapping[str, str]
+    """Versions of the libraries that its outs depend on, without build tags such as ``+cpu``."""
+    devices: DevicesUsed | None = OMITTED
+    """Devices of ``train``."""
+    corrections: AppliedCorrections | None = OMITTED
+    """Corrections of the data by ``download``, if there are any."""
+
+
+def stage_provenance(
+    stage: str,
+    libraries: Sequence[str],
+    root: Path = ROOT,
+    devices: DevicesUsed | None = None,
+    corrections: AppliedCorrections | None = None,
+) -> StageProvenance:
+    """Return the provenance of a stage in ``dvc.yaml``, with the parameters of the current folder.
+
+    Raises:
+        StageError: ``dvc.yaml`` lists a parameter or a file of code that does not exist.
+    """
+    block = read_yaml(root / "dvc.yaml")["stages"][stage]
+    code = [dep for dep in block["deps"] if Path(dep).parts[0] in CODE]
+    versions = {name: importlib.metadata.version(name) for name in libraries}
+    return StageProvenance(
+        parameters=select(read_yaml(PARAMS), block["params"]),
+        code=code_hash(root, code),
+        # without the build tag: 2.13.0+cpu is 2.13.0
+        libraries={name: version.partition("+")[0] for name, version in versions.items()},
+        devices=devices,
+        corrections=corrections,
+    )
+
+
+def write_provenance(
+    stage: str,
+    libraries: Sequence[str],
+    devices: DevicesUsed | None = None,
+    corrections: AppliedCorrections | None = None,
+) -> None:
+    """Write ``reports/provenance/STAGE.json``; for the arguments, see ``stage_provenance``."""
+    provenance = stage_provenance(stage, libraries, devices=devices, corrections=corrections)
+    write_record(provenance_file(stage), provenance)
+
+
+def provenance_file(stage: str) -> Path:
+    """Return the path of a stage's provenance."""
+    return PROVENANCE / f"{stage}.json"
+
+
+def select(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return the values of dotted keys in nested parameters, sorted by key.
+
+    Raises:
+        StageError: The parameters lack a key.
+    """
+    selected = {}
+    for key in sorted(keys):
+        value: Any = values
+        try:
+            for name in key.split("."):
+                value = value[name]
+        except KeyError as error:
+            raise StageError(
+                f"dvc.yaml lists a parameter that params.yaml does not have: {error}.",
+                "Correct one of the two.",
+            ) from None
+        selected[key] = value
+    return selected
+
+
+def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
+    """Return one SHA-256 over the parameters of several stages."""
+    values = {name: dict(stage.parameters) for name, stage in stages.items()}
+    return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def code_hash(root: Path, paths: Sequence[str]) -> str:
+    """Return one SHA-256 over the names and bytes of Python and JSON files, also of those inside folders.
+
+    Raises:
+        StageError: A path does not exist.
+    """
+    files: set[Path] = set()
+    for path in paths:
+        place = root / path
+        if not place.exists():
+            raise StageError(
+                f"dvc.yaml lists {path} in deps, but it does not exist.", "Correct the path, or remove it."
+            )
+        if place.is_file():
+            files.add(place)
+        files.update(file for file in place.rglob("*") if file.suffix in {".py", ".json"})
+    lines = [f"{file_hash(file)}  {file.relative_to(root).as_posix()}\n" for file in sorted(files)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def stage_code(stage: str, root: Path = ROOT) -> str:
+    """Return one SHA-256 over the code that a stage depends on in ``dvc.yaml``, without the user's functions.
+
+    What an interrupted stage has done is continued only by the same code: the code that would make DVC run
+    the stage again.
+    """
+    deps = read_yaml(root / "dvc.yaml")["stages"][stage]["deps"]
+    return code_hash(root, [dep for dep in deps if Path(dep).parts[0] in PIPELINE_CODE])

@@ -1,1 +1,0 @@
-"""How often the promotion gate is wrong: the error budget of a year, and its history."""

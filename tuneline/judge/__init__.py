@@ -1,0 +1,1 @@
+"""How good a model is: metrics with intervals, evaluation by slice, decisions by costs."""

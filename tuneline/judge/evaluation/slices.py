@@ -1,0 +1,124 @@
+"""The metrics of rows with a common property: the slices of ``reports/slices.json``."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tuneline.core.stage.records import Number, Record
+from tuneline.judge.evaluation.scoring import SplitPredictions
+from tuneline.judge.metrics.stats import LEVEL
+from tuneline.judge.metrics.table import primary_metric
+from tuneline.model.tasks import Task
+
+ENOUGH_ROWS = 20
+"""Fewest rows of a slice that can be the worst: with fewer, its interval is too wide."""
+
+
+class SliceMetrics(Record):
+    """Metrics of one slice: those below, and the primary metric under its name."""
+
+    __pydantic_extra__: dict[str, Number]
+
+    by: str
+    """Property that defines the slice: ``length``, ``overlap``, ``label``, ``source``."""
+    name: str = Field(alias="slice")
+    """Value of the property, for people."""
+    rows: int
+    low: Number
+    """Lower end of the interval of the primary metric."""
+    high: Number
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics by name."""
+        return self.__pydantic_extra__
+
+
+class Slices(Record):
+    """Metrics of every slice of the reported split."""
+
+    written_by: ClassVar[str] = "evaluate"
+
+    metric: str
+    """Name of the primary metric."""
+    level: float
+    """Level of its intervals, for example 0.95."""
+    worst: SliceMetrics | None
+    """The slice with the lowest primary metric, of those with enough rows."""
+    slices: Sequence[SliceMetrics]
+
+    def value(self, slice_metrics: SliceMetrics) -> float:
+        """Return the primary metric of a slice."""
+        return slice_metrics.metrics[self.metric]
+
+
+@dataclass(frozen=True)
+class RowSlice:
+    """Rows of the reported split with a common property.
+
+    ``by`` is the property: ``length``, ``label``, or a column. ``name`` is its value.
+    """
+
+    by: str
+    name: str
+    rows: NDArray[np.int64]
+
+
+def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
+    """Yield four slices of about equal size, by number of tokens; fewer if many rows have the same length."""
+    # With many rows of one length, quartiles coincide.
+    edges = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75], method="lower"))
+    bucket = np.searchsorted(edges, lengths).astype(np.int8)
+    for index in np.unique(bucket):
+        rows = np.flatnonzero(bucket == index)
+        yield RowSlice("length", f"{lengths[rows].min()} to {lengths[rows].max()} tokens", rows)
+
+
+def label_slices(labels: NDArray[Any], task: Task) -> Iterator[RowSlice]:
+    """Yield one slice for each class that occurs. Accuracy within it is the recall of the class."""
+    for index, name in enumerate(task.class_names):
+        rows = np.flatnonzero(task.members(labels, index))
+        if len(rows):
+            yield RowSlice("label", name, rows)
+
+
+def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
+    """Return the primary metric of the task in each slice, with its interval.
+
+    The metric that decides in the project need not be defined in a slice: F1 and correlations compare
+    classes, and a slice may have one. Each slice is scored before the next is made.
+    """
+    compared = primary_metric(split.task.kind)
+    scored = []
+    for row_slice in slices:
+        rows = split.take(row_slice.rows)
+        estimate = rows.interval(compared)
+        values = {
+            "by": row_slice.by,
+            "slice": row_slice.name,
+            "rows": len(rows.labels),
+            compared.name: estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+        }
+        scored.append(SliceMetrics.model_validate(values))
+    return scored
+
+
+def slices_report(scored: Sequence[SliceMetrics], metric: str) -> Slices:
+    """Return every slice, and the worst one by the primary metric.
+
+    The worst one has at least ``ENOUGH_ROWS`` rows.
+    """
+    # A slice of a few rows is often the worst by chance.
+    large = [slice_metrics for slice_metrics in scored if slice_metrics.rows >= ENOUGH_ROWS]
+    return Slices(
+        metric=metric,
+        level=LEVEL,
+        worst=min(large, key=lambda slice_metrics: slice_metrics.metrics[metric], default=None),
+        slices=scored,
+    )

@@ -1,0 +1,186 @@
+"""Import functions of the user from the folder ``project/``, such as a loss or a metric."""
+
+import contextlib
+import importlib
+import inspect
+import math
+import sys
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.params.section import FunctionName, check_listed
+from tuneline.core.paths import PIPELINE, PROJECT
+from tuneline.core.runtime.errors import ParamsError
+from tuneline.core.stage.yaml_files import read_yaml
+from tuneline.judge.metrics.table import METRIC_TABLE
+from tuneline.model.tasks import Task
+from tuneline.model.tasks.task import Labels, Logits
+
+
+@dataclass(frozen=True)
+class ProjectFunction:
+    """A function of the user: ``function(logits, labels)``.
+
+    A change of any of the ``files`` of ``project/`` that were imported with it may change its results.
+    """
+
+    parameter: str
+    name: FunctionName
+    target: Callable[..., Any]
+    files: tuple[Path, ...]
+
+    def __call__(self, logits: Any, labels: Any) -> Any:
+        """Call the function. Its errors pass as they are: their traceback names the line."""
+        return self.target(logits, labels)
+
+    def error(self, problem: str, hint: str) -> ParamsError:
+        """Return an error about the function that names parameter, file and function."""
+        return ParamsError(f"{self.parameter}: {self.name} {problem}", hint)
+
+
+def load_function(parameter: str, name: FunctionName) -> ProjectFunction:
+    """Import a function of logits and labels by name.
+
+    A function that needs a file that is not a dependency of its stage is refused.
+    """
+    module, files = _import(parameter, name)
+    target = getattr(module, name.function, None)
+    if not callable(target):
+        raise ParamsError(
+            f"{parameter}: {name.file} has no function {name.function!r}.",
+            "Correct the name, or write the function.",
+        )
+    function = ProjectFunction(parameter, name, target, files)
+    # A call with other arguments would fail only in the middle of a training.
+    try:
+        inspect.signature(target).bind("logits", "labels")
+    except TypeError as error:
+        raise function.error(
+            f"cannot be called as {name.function}(logits, labels): {error}.",
+            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default.",
+        ) from None
+    if PIPELINE.exists():
+        check_listed(parameter, files, read_yaml(PIPELINE))
+    return function
+
+
+def _import(parameter: str, name: FunctionName) -> tuple[ModuleType, tuple[Path, ...]]:
+    """Import a file as a module of the package ``project`` of the current folder.
+
+    Return the module with all files of the package that the import has read.
+    """
+    root = Path.cwd()
+    with _fresh_imports_from(root):
+        module = importlib.import_module(name.module)
+        files = []
+        for key, imported in sys.modules.items():
+            if not _is_of_project(key):
+                continue
+            path = getattr(imported, "__file__", None)
+            if path:  # a folder without __init__.py is a module without a file
+                files.append(Path(path))
+    if module.__file__ != str(root / name.file):
+        raise ParamsError(
+            f"{parameter}: Python imports {name.module} from {module.__file__}, not from this repository.",
+            f"Add an empty file {PROJECT}/__init__.py: an installed package of the same name is found before"
+            " a folder without it.",
+        )
+    return module, tuple(sorted(file.relative_to(root) for file in files))
+
+
+def _is_of_project(module: str) -> bool:
+    return module.partition(".")[0] == PROJECT.name
+
+
+@contextlib.contextmanager
+def _fresh_imports_from(root: Path) -> Iterator[None]:
+    """Import ``project`` afresh from a folder: a notebook may have imported an earlier version of its files.
+
+    No bytecode is written: Python would take it for current after an edit in the same second that keeps the
+    size of the file.
+    """
+    for name in list(sys.modules):
+        if _is_of_project(name):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(root))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(root))
+        sys.dont_write_bytecode = before
+
+
+_ROWS = 6
+"""Rows of the data with which a metric is tried."""
+
+
+@dataclass(frozen=True)
+class CustomMetric:
+    """A metric of the user, ``def NAME(logits, labels) -> float``.
+
+    The function gets the whole split as NumPy arrays: logits, float32 of shape ``(rows, classes)``, and
+    labels, int64 of shape ``(rows,)``. In a regression both are float32 of shape ``(rows,)``. Its attribute
+    ``greater_is_better`` is False for a cost.
+    """
+
+    function: ProjectFunction
+    greater_is_better: bool
+
+    @property
+    def name(self) -> str:
+        """Key in ``metrics/*.json``: the name of the function."""
+        return self.function.name.function
+
+    def compute(self, logits: Logits, labels: NDArray[Any]) -> float:
+        """Return the metric of a split, one finite number: logits ``(rows, outputs)``, labels ``(rows,)``."""
+        # A regression has one output, and its metrics take numbers.
+        outputs = logits[:, 0] if logits.shape[1] == 1 else logits
+        value = self.function(outputs.copy(), labels.copy())  # the function may change its arguments
+        if np.ndim(value) != 0 or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+            problem = f"returns {value!r:.200} for {len(labels)} rows, not one finite number."
+            raise self.function.error(problem, "Return a float, also if a class is absent.")
+        return float(value)
+
+
+def load_metric(
+    parameter: str, name: FunctionName, labels: Task, taken: Collection[str] = METRIC_TABLE.keys()
+) -> CustomMetric:
+    """Import a metric that a parameter names, and try it on a few rows; ``taken`` are names of others."""
+    function = load_function(parameter, name)
+    if function.name.function in (*taken, "rows"):
+        raise ParamsError(
+            f"{parameter}: {function.name} has the name of a metric of the pipeline.", "Rename the function."
+        )
+    greater_is_better = getattr(function.target, "greater_is_better", True)
+    if not isinstance(greater_is_better, bool):
+        raise function.error(f"has greater_is_better = {greater_is_better!r}.", "Set it to True or False.")
+    # A wrong metric fails here, and not after the training.
+    metric = CustomMetric(function, greater_is_better)
+    metric.compute(*_example(labels))
+    return metric
+
+
+def _example(labels: Task) -> tuple[Logits, NDArray[Any]]:
+    """Return logits and labels of a few rows, of several classes and with right and wrong predictions."""
+    logits = np.random.default_rng(0).normal(size=(_ROWS, labels.outputs)).astype(np.float32)
+    return logits, example_labels(labels, _ROWS)
+
+
+def example_labels(task: Task, rows: int) -> Labels:
+    """Return labels of several kinds, with which a function of the user is tried."""
+    numbers = np.arange(rows)
+    if not task.has_classes:
+        return numbers.astype(np.float32)
+    if task.one_class:
+        return numbers % task.outputs
+    # in the pattern of binary numbers, so that sets of several sizes occur
+    return np.asarray((numbers[:, None] >> np.arange(task.outputs) % 8) & 1).astype(np.int8)

@@ -1,0 +1,110 @@
+"""Which metrics judge a task, how they average, and the loss: by kind of task."""
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+import numpy as np
+
+from tuneline.judge.metrics.scores import compute_metric, prediction_metrics
+from tuneline.judge.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
+from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks.task import Labels, Logits
+
+ROWS_AT_A_TIME = 100_000
+FEWEST_STEPS = 3
+"""Fewest classes that are a scale: of two, an error is always of the same size."""
+
+
+def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
+    """Return the number of each name if the names are steps of a scale, such as ratings from 1 to 5.
+
+    All names are numbers, and the distances between neighbours are multiples of the smallest one. At least
+    half of the steps between the lowest and the highest number are there: a few numbers that are far apart
+    are rather ids. Whether the numbers are meant to be ordered, nobody can see: topics may have numbers, too.
+    """
+    if len(names) < FEWEST_STEPS:
+        return None
+    try:
+        numbers = tuple(float(name) for name in names)
+    except ValueError:
+        return None
+    distances = np.diff(np.sort(numbers))
+    smallest = distances.min()
+    if not np.isfinite(distances).all() or smallest <= 0:
+        return None
+
+    steps = distances / smallest
+    is_even = bool(np.allclose(steps, steps.round()))
+    if not is_even or steps.sum() + 1 > 2 * len(names):
+        return None
+    return numbers
+
+
+def task_metrics(task: Task) -> list[Metric]:
+    """Return the metrics of a task, in the order of the metric table.
+
+    Of classes that are the steps of a scale, it is also how far predictions are off.
+    """
+    metrics = metrics_for(task.kind)
+    if task.one_class and scale_numbers(task.class_names) is not None:
+        metrics.append(METRIC_TABLE["mae"])
+    return metrics
+
+
+def prediction_scores(
+    task: Task, labels: Labels, predictions: Labels, average: Averaging
+) -> dict[str, float]:
+    """Return the metrics that predictions suffice to compute, by name."""
+    scores = prediction_metrics(task.kind, labels, predictions, average)
+    numbers = None
+    if task.one_class:
+        numbers = scale_numbers(task.class_names)
+    if numbers is not None:
+        scale = np.array(numbers)
+        scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[labels], scale[predictions])
+    return scores
+
+
+def averaging(task: Task) -> Averaging:
+    """Return how F1 of classes is averaged: of two, it is F1 of the rarer one; of more, the mean over all."""
+    if isinstance(task, Classification) and task.outputs == 2:
+        return task.positive
+    return "macro"
+
+
+@singledispatch
+def mean_loss(task: Task, logits: Logits, labels: Labels) -> float:
+    """Return the mean loss of rows, computed in float64."""
+    raise NotImplementedError(task.kind)
+
+
+@mean_loss.register(Classification)
+def _(_task: Classification, logits: Logits, labels: Labels) -> float:
+    """Return the mean cross-entropy."""
+    from scipy import special
+
+    likelihoods = np.empty(len(labels))
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        logarithms = special.log_softmax(logits[rows].astype(np.float64), axis=1)
+        likelihoods[rows] = logarithms[np.arange(len(logarithms)), labels[rows]]
+    return float(-np.mean(likelihoods))
+
+
+@mean_loss.register(Multilabel)
+def _(_task: Multilabel, logits: Logits, labels: Labels) -> float:
+    """Return the mean binary cross-entropy."""
+    total = 0.0
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        outputs = logits[rows].astype(np.float64)
+        # log(1 + exp(x)) - x * label, for logits of any size
+        losses = np.logaddexp(0.0, outputs) - outputs * labels[rows]
+        total += float(losses.sum())
+    return total / labels.size
+
+
+@mean_loss.register(Regression)
+def _(_task: Regression, logits: Logits, labels: Labels) -> float:
+    """Return the mean squared error."""
+    return float(np.mean((logits[:, 0].astype(np.float64) - labels) ** 2))

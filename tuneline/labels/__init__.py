@@ -1,1 +1,0 @@
-"""The labels of the data: which of them are probably wrong."""

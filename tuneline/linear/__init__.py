@@ -1,1 +1,0 @@
-"""Linear models of vectors or words: their features, fits and thresholds."""

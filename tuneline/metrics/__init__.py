@@ -1,1 +1,0 @@
-"""The metrics: their table, their scores, and functions of the user."""

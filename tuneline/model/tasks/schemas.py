@@ -1,0 +1,54 @@
+"""What a table stores about its labels, by kind of task, and which task a table is about."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tuneline.core.stage.tables import LABELS, StoredLabels, tokenized_split_schema, with_features
+from tuneline.model.tasks import DECISIONS, TASKS, Multilabel, Regression, Task
+from tuneline.model.tasks.columns import label_type
+
+
+def raw_schema(text_columns: Sequence[str], task: Task) -> pa.Schema:
+    """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
+    labels = stored_as(task)
+    fields = [pa.field(name, pa.string()) for name in text_columns]
+    fields += [pa.field(LABELS, labels.label_type), pa.field("idx", pa.int64(), nullable=False)]
+    return with_features(fields, labels)
+
+
+def tokenized_schema(token_type_ids: bool, task: Task, answer: str | None = None) -> pa.Schema:
+    """Return ``tokenized_split_schema`` of a task."""
+    return tokenized_split_schema(token_type_ids, stored_as(task), answer)
+
+
+def stored_as(task: Task) -> StoredLabels:
+    """Return how a table stores labels or predictions of a task.
+
+    The feature is what the datasets library stores about such a column, with what decides on predictions.
+    """
+    if isinstance(task, Regression):
+        return StoredLabels(label_type(task), {"dtype": "float32", "_type": "Value"})
+    feature: dict[str, Any] = {"names": list(task.names), "_type": "ClassLabel"}
+    if isinstance(task, Multilabel):
+        feature["task"] = task.kind
+    if task.decisions:
+        feature[DECISIONS] = task.decisions
+    if isinstance(task, Multilabel):
+        feature = {"feature": feature, "_type": "List"}
+    return StoredLabels(label_type(task), feature)
+
+
+def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
+    """Return the task of a table of labels or predictions.
+
+    Raises:
+        DataError: This project did not write the table.
+    """
+    feature = StoredLabels.of(schema, column).label_feature
+    if feature["_type"] == "List":
+        feature = feature["feature"]
+    kinds = {"ClassLabel": "classification", "Value": "regression"}
+    task = TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
+    return task.with_decisions(feature.get(DECISIONS, {}))

@@ -1,0 +1,244 @@
+"""The kinds of task: what a label is, what a model predicts, and how both are compared.
+
+A package that needs more has a module of its own with the answers of all kinds (docs/architecture.md). How
+labels are read and stored is in ``tuneline/model/tasks/columns.py``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.stage.task_kinds import TaskKind
+from tuneline.model.tasks.probabilities import finite_rows, probabilities
+
+if TYPE_CHECKING:
+    from tuneline.model.tasks import Task
+
+UNLABELLED = -1
+"""Label of a row without one; all rows of a split can be so, as GLUE's test splits."""
+UNKNOWN = -2
+"""Label of a row with a class that a person wrote and that the task does not have."""
+
+Labels = NDArray[Any]
+"""Labels of rows, or predictions of the same type, of shape ``(rows, *label_shape)`` of the task."""
+Logits = NDArray[np.float32]
+"""Outputs of a model, of shape ``(rows, outputs)``."""
+
+DECISIONS = "decisions"
+"""Key of ``decisions`` of a task in the configuration of a model, and in the metadata of a table."""
+INTERVAL_LEVEL = 0.9
+"""Share of new rows whose number is within the interval around its prediction."""
+
+
+class NamedClasses:
+    """A kind of task in which a model has one logit for each of several names.
+
+    It is constructed from the names alone.
+    """
+
+    names: tuple[str, ...]
+    """The names in the order of their ids."""
+
+    has_classes: ClassVar[bool] = True
+    """True if labels are classes, False if they are numbers, which have an order."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of logits of a row."""
+        return len(self.names)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Name of each output of the model's head."""
+        return self.names
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names."""
+        return self.names
+
+    @classmethod
+    def of_outputs(cls, names: Sequence[str]) -> Self:
+        """Return the task of a model whose outputs have these names."""
+        construct: Any = cls
+        task: Self = construct(tuple(names))
+        return task
+
+
+class SingleLabel:
+    """A kind of task in which the label of a row is one value."""
+
+    label_shape: ClassVar[tuple[int, ...]] = ()
+    """Shape of the label of one row."""
+
+    def codes(self, labels: Labels) -> NDArray[Any]:
+        """Return one number for each row, shape ``(rows,)``: equal for equal labels, -1 for a missing label.
+
+        A data check compares columns of numbers.
+        """
+        return labels
+
+    def members(self, labels: Labels, label: int) -> NDArray[np.bool_]:
+        """Return which rows have the class of this id, shape ``(rows,)``."""
+        return np.asarray(labels == label)
+
+
+@dataclass(frozen=True)
+class Classification(NamedClasses, SingleLabel):
+    """Labels are class ids, int64; a model has one logit for each class.
+
+    Attributes:
+        names: Class names in the order of their ids.
+        temperature: What logits are divided by before they become probabilities.
+        positive: Id of the class that F1 and the curves of two classes are of: the rarer one in train.
+    """
+
+    names: tuple[str, ...]
+    temperature: float = field(default=1.0, compare=False)
+    positive: int = field(default=1, compare=False)
+
+    kind: ClassVar[TaskKind] = "classification"
+    prediction_column: ClassVar[str] = "label"
+    one_class: ClassVar[bool] = True
+    label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
+
+    # How outputs become predictions.
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The temperature, if one was fitted, and the positive class, if it is not the second one."""
+        decisions: dict[str, Any] = {}
+        if self.temperature != 1.0:
+            decisions["temperature"] = self.temperature
+        if self.positive != 1:
+            decisions["positive"] = self.names[self.positive]
+        return decisions
+
+    def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
+        """Return the task with this temperature and this positive class."""
+        task = self
+        if "temperature" in decisions:
+            task = replace(task, temperature=float(decisions["temperature"]))
+        if "positive" in decisions:
+            task = replace(task, positive=self.names.index(decisions["positive"]))
+        return task
+
+    # What labels mean.
+
+    def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which labels are ids of classes."""
+        return np.asarray((labels >= 0) & (labels < self.outputs))
+
+    def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which rows have no class."""
+        return np.asarray(labels == UNLABELLED)
+
+    def translated(self, labels: Labels, other: "Task") -> Labels:
+        """Translate class ids by class name."""
+        if other.names == self.names:
+            return labels
+        # own id of each class of the other task
+        ids = []
+        for name in other.output_names:
+            if name in self.names:
+                ids.append(self.names.index(name))
+            else:
+                ids.append(-1)
+        return np.asarray(np.array(ids, dtype=np.int64)[labels])
+
+    def label_value(self, label: Any) -> str | float:
+        """Return the name of a class id."""
+        return self.names[int(label)]
+
+    # What a model predicts.
+
+    def predictions(self, logits: Logits) -> Labels:
+        """Return the class of the highest logit, the lowest id in a tie."""
+        return np.asarray(logits.argmax(axis=1))
+
+    def scores(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the probabilities of the classes."""
+        return probabilities(logits, self.temperature)
+
+    def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
+        """Return which predictions are another class."""
+        return np.asarray(predictions != labels)
+
+
+@dataclass(frozen=True)
+class Regression(SingleLabel):
+    """Labels are numbers, float32; a model has one output, which is the predicted number.
+
+    Attributes:
+        half_width: By how much the ends of the interval around a prediction differ from it; ``None`` if that
+            is not known.
+    """
+
+    names: None = field(default=None, init=False)
+    half_width: float | None = field(default=None, compare=False)
+    kind: ClassVar[TaskKind] = "regression"
+    has_classes: ClassVar[bool] = False
+    prediction_column: ClassVar[str] = "prediction"
+    one_class: ClassVar[bool] = False
+    label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
+
+    outputs: ClassVar[int] = 1
+    output_names: ClassVar[tuple[str, ...]] = ("score",)
+    """One name, because transformers requires it."""
+    class_names: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of_outputs(cls, names: Sequence[str]) -> Self:  # noqa: ARG003
+        """Return the task: the name of the only output means nothing."""
+        return cls()
+
+    # How outputs become predictions.
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """The interval, if it is known."""
+        if self.half_width is None:
+            return {}
+        return {"interval": {"level": INTERVAL_LEVEL, "half_width": self.half_width}}
+
+    def with_decisions(self, decisions: Mapping[str, Any]) -> Self:
+        """Return the task with this interval."""
+        if "interval" not in decisions:
+            return self
+        return replace(self, half_width=float(decisions["interval"]["half_width"]))
+
+    # What labels mean.
+
+    def valid(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return which numbers are finite."""
+        return np.asarray(np.isfinite(labels))
+
+    def unlabelled(self, labels: Labels) -> NDArray[np.bool_]:
+        """Return all rows of a split whose labels all are -1, else none: -1 can be a number to predict."""
+        # One row that is -1 among other numbers has the label -1.
+        return np.full(len(labels), bool((labels == UNLABELLED).all()))
+
+    def translated(self, labels: Labels, other: "Task") -> Labels:  # noqa: ARG002
+        """Return the numbers."""
+        return labels
+
+    def label_value(self, label: Any) -> str | float:
+        """Return the number."""
+        return float(label)
+
+    # What a model predicts.
+
+    def predictions(self, logits: Logits) -> Labels:
+        """Return the number."""
+        return logits[:, 0]
+
+    def scores(self, logits: Logits) -> NDArray[np.float64]:
+        """Return the numbers."""
+        return finite_rows(logits)
+
+    def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Return all: hardly a number is predicted exactly."""
+        return np.ones(len(predictions), bool)

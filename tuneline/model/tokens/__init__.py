@@ -1,0 +1,1 @@
+"""Texts as tokens: tokenizers, encoding, windows, batches, and tokenized splits."""

@@ -1,0 +1,278 @@
+"""An exported model against the trained one, row by row: how far do they agree, and is that enough?
+
+The fp32 model computes the same function as the trained one, so what is measured on the rows is held against
+its limits as it is. int8 rounds, and how often that matters on other texts is estimated from the rows
+of the reported split: such a model fails if its interval lies beyond a limit. If a limit lies within the
+interval, the rows cannot tell, and the model is published with this note.
+"""
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.params.evaluate import Fp32Tolerance, Tolerance
+from tuneline.judge.evaluation.curves import probability_scores
+from tuneline.judge.metrics.scores import compute_metric
+from tuneline.judge.metrics.stats import Estimate, effective_rows, exact_interval, paired_difference
+from tuneline.judge.metrics.table import Averaging, Metric, project_metric
+from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks.task import Labels, Logits
+
+SHOWN_ROWS = 10
+MOST_DIGITS = 6
+"""Digits of ``metrics/compare.json``. Without the digits beyond these, 1 - 0.98 is not more than 0.02."""
+LEAST_CLOSE = 1e-3
+"""Difference that agrees in any case, in standard deviations of the labels.
+
+A trained model without any error still rounds.
+"""
+
+
+def agreeing_difference(predictions: NDArray[np.float32], labels: NDArray[Any], close_rmse: float) -> float:
+    """Return the largest difference of two predictions of a regression that agree.
+
+    It is ``close_rmse`` root mean squared errors of the model.
+
+    The error of the trained model says how exact a prediction can be meant. If all predictions differed by
+    this much, and at random, the error would be ``sqrt(1 + close_rmse**2)`` times as large: 3 % larger with
+    0.25. A part of the labels' deviation, the usual choice, says nothing of this: it is strict for a model
+    with a large error, and lenient for an exact one.
+    """
+    rmse = float(np.sqrt(np.mean((predictions.astype(np.float64) - labels) ** 2)))
+    return max(close_rmse * rmse, LEAST_CLOSE * float(labels.std()))
+
+
+@singledispatch
+def agreement(
+    task: Task, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
+) -> NDArray[np.float64]:
+    """Return how far an exported model predicts the same as the trained one, shape ``(rows,)``.
+
+    It is 1 for a row with the same prediction, and less for any other row: 0, unless predictions can
+    agree in part.
+    """
+    raise NotImplementedError(task.kind)
+
+
+@agreement.register(Classification)
+def _(
+    task: Classification,
+    trained: Logits,
+    exported: Logits,
+    _labels: Labels,
+    _close_rmse: float,
+) -> NDArray[np.float64]:
+    """Return 1 for the rows with the same prediction, else 0."""
+    same = task.predictions(trained) == task.predictions(exported)
+    return np.asarray(same, np.float64)
+
+
+@agreement.register(Multilabel)
+def _(
+    task: Multilabel,
+    trained: Logits,
+    exported: Logits,
+    _labels: Labels,
+    _close_rmse: float,
+) -> NDArray[np.float64]:
+    """Return the labels that both models give a row, twice, by all labels that either gives it.
+
+    It is the coefficient of Dice (1945), or the F1 of the exported model's set where the trained model's
+    is taken as true. If every row gets one label, its mean is the share of equal predictions, so that
+    ``compare.*.min_agreement`` means the same as for one label per row. The share of equal sets falls
+    with the number of labels, and the share of equal decisions says little where most labels are rare.
+    """
+    expected = task.predictions(trained)
+    predicted = task.predictions(exported)
+    shared = 2.0 * (expected & predicted).sum(axis=1)
+    given = expected.sum(axis=1) + predicted.sum(axis=1)
+    # two empty sets are equal
+    return np.asarray(np.where(given > 0, shared / np.maximum(given, 1), 1.0))
+
+
+@agreement.register(Regression)
+def _(
+    task: Regression, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
+) -> NDArray[np.float64]:
+    """Return 1 for the numbers that differ by at most ``agreeing_difference``, else 0."""
+    expected = task.predictions(trained)
+    difference = np.abs(expected.astype(np.float64) - task.predictions(exported))
+    agrees = difference <= agreeing_difference(expected, labels, close_rmse)
+    return agrees.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class TrainedLogits:
+    """What exported models are compared with.
+
+    Attributes:
+        labels: Labels of the reported split, of shape ``(rows,)``.
+        logits: The trained model's logits, of shape ``(rows, outputs)``.
+        train_metric: ``train.metric``.
+        average: How F1 is averaged.
+        clusters: Cluster of each row, of shape ``(rows,)``; ``None``: each row is on its own.
+    """
+
+    labels: NDArray[Any]
+    task: Task
+    logits: Logits
+    train_metric: str | None = None
+    average: Averaging = "macro"
+    clusters: NDArray[Any] | None = None
+
+    @property
+    def metric(self) -> Metric:
+        """Metric whose drop is limited: the one that decides in the project."""
+        return project_metric(self.task.kind, self.train_metric)
+
+    def quality(self, task: Task, logits: Logits) -> dict[str, float]:
+        """Return the metric of logits, and how true the probabilities are that a task has of them."""
+        predictions = self.task.predictions(logits)
+        metrics = {self.metric.name: compute_metric(self.metric, self.labels, predictions, self.average)}
+        probabilities = probability_scores(task, logits, self.labels)
+        if "calibration_error" in probabilities:
+            metrics["calibration_error"] = probabilities["calibration_error"]
+        return metrics
+
+
+@dataclass(frozen=True)
+class LogitComparison:
+    """Comparison of one exported model with the trained model.
+
+    Attributes:
+        metrics: ``max_abs_diff`` of logits; ``agreement``, the mean over the rows, with the ends of its
+            interval; ``flips``, the number of rows with another prediction; and the drop of the metric with
+            the ends of its interval.
+        logits: Logits of the exported model, with 0 for NaN and infinity.
+        difference: Largest difference of a logit in each row, of shape ``(rows,)``.
+        flipped: Rows with another prediction, the largest difference first.
+        not_finite: Rows with NaN or infinity.
+    """
+
+    metrics: dict[str, float]
+    logits: Logits
+    difference: NDArray[np.float64]
+    flipped: NDArray[np.int64]
+    not_finite: NDArray[np.int64]
+
+
+def finite(logits: Logits) -> Logits:
+    """Return logits with 0 for NaN and infinity."""
+    return np.nan_to_num(logits, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def compare_logits(
+    reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int
+) -> LogitComparison:
+    """Compare the logits of an exported model with the logits of the trained model, of the same shape.
+
+    NaN and infinity count as 0, and their rows as ``not_finite``.
+    """
+    not_finite = np.flatnonzero(~np.isfinite(exported).all(axis=1))
+    exported = finite(exported)
+    per_row = np.abs(reference.logits.astype(np.float64) - exported).max(axis=1)
+
+    # agreement of predictions
+    task = reference.task
+    agreeing = agreement(task, reference.logits, exported, reference.labels, close_rmse)
+    agreeing[not_finite] = 0.0
+    flipped = np.flatnonzero(agreeing < 1.0)
+    independent = effective_rows(agreeing, reference.clusters)
+    agreement_interval = exact_interval(float(agreeing.mean()) * independent, independent)
+
+    # drop of the metric
+    drop = f"{reference.metric.name}_drop"
+    metric_drop = paired_difference(
+        reference.metric,
+        reference.labels,
+        task.predictions(reference.logits),
+        task.predictions(exported),
+        average=reference.average,
+        seed=seed,
+        clusters=reference.clusters,
+    )
+
+    metrics = {
+        "max_abs_diff": round(float(per_row.max()), MOST_DIGITS),
+        "agreement": float(agreeing.mean()),
+        "agreement_low": agreement_interval.low,
+        "agreement_high": agreement_interval.high,
+        "flips": len(flipped),
+        drop: metric_drop.value,
+        f"{drop}_low": metric_drop.low,
+        f"{drop}_high": metric_drop.high,
+    }
+    # A stable sort: rows of equal difference stay in the order of the split.
+    flipped = flipped[np.argsort(-per_row[flipped], kind="stable")]
+    return LogitComparison(metrics, exported, per_row, flipped, not_finite)
+
+
+def judge_comparison(
+    comparison: LogitComparison, tolerance: Tolerance, metric: str
+) -> tuple[list[str], list[str]]:
+    """Hold a comparison against the limits of its precision: values of fp32, else intervals.
+
+    Returns:
+        Messages about exceeded limits; and about limits that may be exceeded: the rows do not show it.
+    """
+    is_exact = isinstance(tolerance, Fp32Tolerance)
+    violations = []
+    unclear = []
+    if len(comparison.not_finite):
+        violations.append(f"no finite logits for {rows_named(comparison.not_finite)}")
+    largest = comparison.metrics["max_abs_diff"]
+    if isinstance(tolerance, Fp32Tolerance) and largest > tolerance.max_abs_diff:
+        row = int(comparison.difference.argmax())
+        violations.append(
+            f"a logit of row {row} differs by {largest:.6g}, more than max_abs_diff"
+            f" {tolerance.max_abs_diff:g}"
+        )
+
+    agreement = _estimate(comparison, "agreement", is_exact=is_exact)
+    measured = f"agreement is {_measured(comparison, agreement)}"
+    limit = tolerance.min_agreement
+    if agreement.high < limit:
+        flips = rows_named(comparison.flipped)
+        violations.append(f"{measured}, less than min_agreement {limit:g}: it flips {flips}")
+    elif agreement.low < limit:
+        unclear.append(f"{measured}, and min_agreement is {limit:g}")
+
+    drop = _estimate(comparison, f"{metric}_drop", is_exact=is_exact)
+    measured = f"{metric} drops by {_measured(comparison, drop)}"
+    limit = tolerance.max_metric_drop
+    if drop.low > limit:
+        violations.append(f"{measured}, more than max_metric_drop {limit:g}")
+    elif drop.high > limit:
+        unclear.append(f"{measured}, and max_metric_drop is {limit:g}")
+    return violations, unclear
+
+
+def _estimate(comparison: LogitComparison, name: str, *, is_exact: bool) -> Estimate:
+    """Return a metric with its interval, which is the value itself if that is exact."""
+    value = round(comparison.metrics[name], MOST_DIGITS)
+    if is_exact:
+        return Estimate(value, value, value)
+    low = round(comparison.metrics[f"{name}_low"], MOST_DIGITS)
+    high = round(comparison.metrics[f"{name}_high"], MOST_DIGITS)
+    return Estimate(value, low, high)
+
+
+def _measured(comparison: LogitComparison, estimate: Estimate) -> str:
+    """Return a value with the rows that it stands on, and its interval if it has one."""
+    measured = f"{estimate.value:.4f} on {len(comparison.difference):,} rows"
+    if estimate.low < estimate.high:
+        measured += f" (95 % interval {estimate.low:.4f} to {estimate.high:.4f})"
+    return measured
+
+
+def rows_named(rows: NDArray[np.int64]) -> str:
+    """Return row numbers for a message: the first ten in ascending order, and how many more there are."""
+    numbers = ", ".join(str(row) for row in np.sort(rows[:SHOWN_ROWS]))
+    if len(rows) > SHOWN_ROWS:
+        return f"rows {numbers} and {len(rows) - SHOWN_ROWS} more"
+    if len(rows) > 1:
+        return f"rows {numbers}"
+    return f"row {numbers}"

@@ -1,0 +1,1 @@
+"""What runs the pipeline, and what comes of it: nights, experiments, promotion, new rows, alerts."""

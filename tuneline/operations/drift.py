@@ -1,0 +1,189 @@
+"""Drift of new rows from the training data, whose profile the model's commit has.
+
+The profile is ``reports/checks/profile.json``.
+
+Three properties are compared with the train split: the lengths of the texts, the predicted labels, and the
+share of words that were common in training. Of new texts only counts are kept, so that many small files add
+up. The distances are measured as in the data checks (``tuneline/checks/analysis/drift.py``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tuneline.checks.analysis.drift import (
+    Counts,
+    Distance,
+    bin_counts,
+    most_drifted,
+    population_stabilities,
+    population_stability,
+)
+from tuneline.checks.analysis.label_bins import bin_values, histograms
+from tuneline.checks.results import Profile
+from tuneline.core.settings import DriftLimits
+from tuneline.core.stage.texts import EncodedWords, VocabularyCounts, normalized, words
+from tuneline.model.tasks.columns import encoded_predictions
+
+DRIFT_ROWS = 200
+"""Fewer rows tell nothing about drift."""
+SIGNIFICANCE = 0.001
+"""Differences with a p-value of at least this are ignored."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Counts of scored rows in the bins of a profile, by predicted labels and by lengths of texts.
+
+    ``words`` counts the words of the rows, ``words_known`` the ones that are common in training.
+    """
+
+    labels: Counts
+    characters: Counts
+    words: int
+    words_known: int
+
+    @classmethod
+    def empty(cls, profile: Profile) -> Self:
+        """Return the counts of no rows."""
+        train = profile.train
+        label_bins = len(train.labels.counts) if train.labels else 0
+        return cls(
+            labels=np.zeros(label_bins, dtype=np.int64),
+            characters=np.zeros(len(train.characters.counts), dtype=np.int64),
+            words=0,
+            words_known=0,
+        )
+
+    @classmethod
+    def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
+        """Count rows."""
+        lengths = np.sum([pc.utf8_length(column).to_numpy(zero_copy_only=False) for column in texts], axis=0)
+
+        # words, unless the profile has none to compare them with
+        total = 0
+        known = 0
+        if profile.train.words.hashes:
+            encoded = EncodedWords.of(words([normalized(column) for column in texts]))
+            counts = VocabularyCounts.of([encoded])
+            total = counts.total
+            known = counts.occurrences(profile.train.words.word_keys)
+
+        return cls(
+            labels=_count_labels(profile, predicted),
+            characters=bin_counts(lengths, np.array(profile.train.characters.edges)),
+            words=total,
+            words_known=known,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.characters.sum())
+
+    def __add__(self, other: "RowCounts") -> "RowCounts":
+        """Return the counts of both sets of rows together."""
+        return RowCounts(
+            labels=self.labels + other.labels,
+            characters=self.characters + other.characters,
+            words=self.words + other.words,
+            words_known=self.words_known + other.words_known,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON, for the metadata of a scored file."""
+        return {**asdict(self), "labels": self.labels.tolist(), "characters": self.characters.tolist()}
+
+    @classmethod
+    def from_json(cls, profile: Profile, values: Mapping[str, Any] | None) -> Self | None:
+        """Read what ``to_json`` returned; ``None`` if there are no counts in the bins of the profile."""
+        if values is None:
+            return None
+        try:
+            counts = cls(
+                labels=np.array(values["labels"], dtype=np.int64),
+                characters=np.array(values["characters"], dtype=np.int64),
+                words=int(values["words"]),
+                words_known=int(values["words_known"]),
+            )
+        except (LookupError, TypeError, ValueError, OverflowError):
+            return None
+
+        # Counts of an earlier model are in the bins of another profile.
+        empty = cls.empty(profile)
+        if counts.labels.shape != empty.labels.shape or counts.characters.shape != empty.characters.shape:
+            return None
+        return counts
+
+
+def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
+    labels = profile.train.labels
+    if labels is None:
+        return np.zeros(0, dtype=np.int64)
+    task = profile.task
+    values = encoded_predictions(task, pa.chunked_array([predicted]))
+    return bin_counts(bin_values(task, values[task.valid(values)]), np.array(labels.edges))
+
+
+class DriftMeasure(NamedTuple):
+    """Distance of one property from the training data: drifted if it is beyond the limit and significant.
+
+    The p-value is the probability of a distance as large without drift; ``None`` if there is no test.
+    """
+
+    name: str
+    value: float
+    p_value: float | None
+    limit: float
+    drifted: bool
+
+
+def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
+    """Compare scored rows with the train split."""
+    train = profile.train
+
+    # distances with a test
+    train_lengths = np.array(train.characters.counts)
+    distances = [("length of texts, PSI", population_stability(counts.characters, train_lengths))]
+    label_distance = _label_distance(profile, counts)
+    if label_distance is not None:
+        distances.append(label_distance)
+    measures = []
+    for name, (value, p_value) in distances:
+        drifted = value > limits.max_psi and p_value < SIGNIFICANCE
+        measures.append(DriftMeasure(name, value, p_value, limits.max_psi, drifted))
+
+    # share of common words: words of one text are not independent, so there is no test
+    if train.words.known and counts.words:
+        share = counts.words_known / counts.words / train.words.known
+        limit = limits.min_known_words
+        measures.append(
+            DriftMeasure("share of common words, of that in training", share, None, limit, share < limit)
+        )
+    return measures
+
+
+def _label_distance(profile: Profile, counts: RowCounts) -> tuple[str, Distance] | None:
+    """Return the distance of the predicted labels, with its name; ``None`` without labels.
+
+    Where a row can have several labels, each is compared by itself, and the one that has drifted most counts.
+    """
+    train = profile.train
+    if train.labels is None:
+        return None
+    task = profile.task
+    predicted = histograms(task, counts.labels, counts.rows)
+    trained = histograms(task, np.array(train.labels.counts), train.rows)
+    if not predicted[0].sum():
+        return None
+
+    distances = population_stabilities(predicted, trained)
+    position = most_drifted(distances, SIGNIFICANCE)
+    name = "predicted labels, PSI"
+    if len(distances) > 1:
+        name = f"predicted label {task.class_names[position]!r}, PSI"
+    return name, distances[position]

@@ -1,0 +1,179 @@
+"""The present model and the model of another commit on the rows that both predicted.
+
+Both are scored by the labels as they are now. Labels that were corrected, and rows that were added or
+dropped, so make neither model better or worse.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from tuneline.core.paths import PREDICTIONS, RAW, VALIDATION_PREDICTIONS
+from tuneline.core.repository.dvc import Lock, cached_folder, cached_out, read_lock
+from tuneline.core.repository.git import lock_at
+from tuneline.core.runtime.errors import DataError, StageError
+from tuneline.core.stage.entry import require
+from tuneline.core.stage.tables import SplitReader, is_split_file
+from tuneline.judge.metrics.judging import averaging, task_metrics
+from tuneline.judge.metrics.predictions import Predictions, read_predictions
+from tuneline.operations.experiments.paired import PairedComparison
+from tuneline.operations.experiments.saved import resolve_revision
+from tuneline.page.titles import positive_class
+from tuneline.rows.splits.corrections import row_keys
+
+NumberedRows = dict[tuple[str, int], int]
+"""Row numbers by the hash of the texts, and how often these texts came before."""
+
+
+@dataclass(frozen=True)
+class TextPredictions:
+    """Predictions of a commit's model for its reported split, with the rows by their texts."""
+
+    rows: NumberedRows
+    predictions: Predictions
+
+    @classmethod
+    def read(cls, path: Path, raw: SplitReader, lock: Lock) -> Self:
+        """Read the predictions, and the texts of the same rows.
+
+        Raises:
+            DataError: The files are of different runs.
+        """
+        predictions = read_predictions(path, raw.rows)
+        # Rows are found again by their texts: their numbers change with every row that is dropped
+        keys: list[str] = []
+        for batch in raw.batches(lock.params()["data.text_columns"]):
+            keys += row_keys(batch.columns).to_pylist()
+        return cls({key: row for row, key in enumerate(numbered(keys))}, predictions)
+
+
+def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each key with the number of equal ones before it."""
+    before: Counter[str] = Counter()
+    for key in keys:
+        yield key, before[key]
+        before[key] += 1
+
+
+@dataclass(frozen=True)
+class RevisionComparison:
+    """The present model and the model of another commit, in this order.
+
+    Attributes:
+        rows: Number of the rows that both predicted.
+        left_out: Number of rows that only the present model predicted, and that only the other one did.
+        relabelled: Number of rows whose label was another when the other model was scored.
+        split: The split of the rows.
+        positive: Name of the class that F1 of two classes is of.
+    """
+
+    models: PairedComparison
+    rows: int
+    left_out: tuple[int, int]
+    relabelled: int
+    split: str
+    positive: str | None
+
+
+def compare_with(root: Path, revision: str) -> RevisionComparison:
+    """Compare the predictions of the working tree with the predictions of another commit or experiment.
+
+    They are predictions for the reported split, or for validation if the revision is an experiment that was
+    scored on validation only.
+
+    Raises:
+        StageError: There is no such commit, its files are not in DVC's cache, or the two have no row in
+            common.
+    """
+    commit = resolve_revision(root, revision)
+    if not commit:
+        raise StageError(
+            f"--against {revision}: git knows no such commit or experiment.",
+            "Run git fetch, or name another one.",
+        )
+    lock = read_lock(root)
+    lock_then = lock_at(root, commit).consistent()
+
+    # the split
+    is_evaluated = lock_then.out(PREDICTIONS.as_posix()) is not None
+    is_validated = lock_then.out(VALIDATION_PREDICTIONS.as_posix()) is not None
+    if is_validated and not is_evaluated:
+        path = VALIDATION_PREDICTIONS
+        made_by = "train"
+        split = "validation"
+        split_then = "validation"
+    else:
+        path = PREDICTIONS
+        made_by = "evaluate"
+        split = str(lock.params().get("evaluate.split", "test"))
+        split_then = str(lock_then.params().get("evaluate.split", "test"))
+
+    # predictions of the working tree
+    predictions = require(root / path, made_by)
+    now = TextPredictions.read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
+
+    # predictions of the revision, from DVC's cache
+    cached_predictions = cached_out(root, lock_then, path.as_posix())
+    folder = cached_folder(root, lock_then, RAW.as_posix()) or {}
+    split_files = [file for name, file in sorted(folder.items()) if is_split_file(name, split_then)]
+    files = tuple(file for file in split_files if file is not None)
+    if cached_predictions is None or not files or len(files) < len(split_files):
+        hint = f"Run `dvc fetch --all-commits {path} {RAW}`, if a DVC remote has them."
+        raise StageError(
+            f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.",
+            hint,
+        )
+    then = TextPredictions.read(cached_predictions, SplitReader(RAW, split_then, files), lock_then)
+    return compare_revisions(now, then, lock.params(), split)
+
+
+def compare_revisions(
+    now: TextPredictions, then: TextPredictions, params: dict[str, Any], split: str = "test"
+) -> RevisionComparison:
+    """Score both models on the rows in common, by the labels of ``now``.
+
+    Raises:
+        DataError: The models are of different tasks, or have no row in common.
+    """
+    task = now.predictions.task
+    task_then = then.predictions.task
+    if task.kind != task_then.kind:
+        raise DataError(
+            f"The two models are of different kinds of task, {task.kind} and {task_then.kind}.",
+            "Name another commit.",
+        )
+    common = [key for key in now.rows if key in then.rows]
+    if not common:
+        raise DataError(
+            "The two models have predicted no row in common.",
+            "Name a commit that reported on the same texts.",
+        )
+
+    # the order of the classes may have changed
+    first = now.predictions.take(np.array([now.rows[key] for key in common]))
+    second = then.predictions.take(np.array([then.rows[key] for key in common])).translated(task)
+
+    models = PairedComparison.of(
+        task,
+        [metric for metric in task_metrics(task) if metric.resampled],
+        first.labels,
+        first.values,
+        second.values,
+        average=averaging(task),
+        seed=int(params.get("seed") or 0),
+        clusters=first.clusters,
+    )
+    left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
+    is_relabelled = (second.labels != first.labels).reshape(len(common), -1).any(axis=1)
+    return RevisionComparison(
+        models,
+        len(common),
+        left_out,
+        int(is_relabelled.sum()),
+        split,
+        positive_class(task.names, task.decisions),
+    )

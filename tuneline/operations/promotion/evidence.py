@@ -1,0 +1,326 @@
+"""What the gate compares: predictions of two models for the same rows, and what a candidate must not lose."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tuneline.core.params.data import DataParams
+from tuneline.core.params.loading import load_params
+from tuneline.core.paths import PARAMS, PREDICTIONS, RAW, SOURCE, VALIDATION_PREDICTIONS
+from tuneline.core.repository.dvc import read_lock
+from tuneline.core.repository.git import lock_at
+from tuneline.core.repository.promoted_models import ModelRepository
+from tuneline.core.repository.registry import Version
+from tuneline.core.repository.worktrees import fetched_files
+from tuneline.core.runtime.errors import DataError, StageError
+from tuneline.core.stage.tables import SplitReader, read_table
+from tuneline.core.stage.texts import same_text_keys
+from tuneline.core.stage.yaml_files import read_yaml
+from tuneline.judge.evaluation.slices import RowSlice, label_slices
+from tuneline.judge.metrics.judging import averaging
+from tuneline.judge.metrics.predictions import read_predictions
+from tuneline.judge.metrics.table import Metric, primary_metric
+from tuneline.model.tasks import Task, task_with_names
+from tuneline.model.tasks.columns import encoded_predictions
+from tuneline.operations.experiments.paired import PairedComparison
+from tuneline.operations.runs.pipeline import Pipeline
+from tuneline.operations.runs.processes import ProgramError
+from tuneline.rows.reading.formats import ENDINGS, data_input
+from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows
+from tuneline.rows.reading.rows import LEAVE_OUT, BadRows
+from tuneline.rows.reading.tables import open_table
+
+VALIDATION = "validation"
+"""Name of the split that chooses epochs, thresholds and temperatures."""
+LABEL = "label"
+"""Name by which ``promotion.guards`` means the class of a row."""
+FALSE_STOP = 0.05
+"""Probability that a candidate which loses no slice is stopped by one of them."""
+MOST_NAMED = 3
+"""Slices that lose and are named, the largest losses first."""
+
+
+@dataclass(frozen=True)
+class PromotionCriterion:
+    """One condition of a promotion: a measured quantity, with its value and the required value as texts."""
+
+    name: str
+    value: str
+    limit: str
+    met: bool
+
+
+@dataclass(frozen=True)
+class PairedPredictions:
+    """Predictions of two models for the rows of one split of the candidate, each of shape ``(rows,)``.
+
+    Attributes:
+        labels: Class ids or numbers.
+        production: Predictions of the model in production; ``None`` if there is none.
+        incomparable: Reason why the model in production cannot predict these rows; ``None`` if it can.
+        clusters: Cluster of each row, from 0; ``None``: each row is on its own.
+    """
+
+    labels: NDArray[Any]
+    candidate: NDArray[Any]
+    production: NDArray[Any] | None
+    task: Task
+    incomparable: str | None = None
+    clusters: NDArray[Any] | None = None
+
+    @property
+    def independent(self) -> int:
+        """Number of rows, of which those of one cluster count once."""
+        if self.clusters is None:
+            return len(self.labels)
+        return len(np.unique(self.clusters))
+
+    def compared(
+        self, baseline: NDArray[Any], metric: Metric, level: float, resamples: int
+    ) -> PairedComparison:
+        """Compare the candidate with a baseline by one metric."""
+        return PairedComparison.of(
+            self.task,
+            [metric],
+            self.labels,
+            self.candidate,
+            baseline,
+            average=averaging(self.task),
+            resamples=resamples,
+            level=level,
+            clusters=self.clusters,
+        )
+
+
+def reported_split(root: Path) -> str:
+    """Return the name of the split that a checkout reports its metrics on."""
+    params = read_yaml(root / PARAMS) or {}
+    return str(params.get("evaluate", {}).get("split", "test"))
+
+
+def paired_predictions(
+    pipeline: Pipeline, root: Path, production: Version | None, path: Path = PREDICTIONS
+) -> PairedPredictions:
+    """Return the predictions of both models for the rows of the candidate's reported split, or of validation.
+
+    If both runs have the same raw splits, byte for byte, production's predictions are those that its own run
+    wrote. Else production's ONNX model predicts the candidate's rows. If it cannot (its text columns are
+    missing, for example), the result says why, and the candidate is not promoted.
+
+    Args:
+        pipeline: The candidate's.
+        root: The repository.
+        production: The version in production; ``None`` if there is none.
+        path: The file that the candidate's run has written.
+
+    Raises:
+        DataError: The candidate's predictions are missing.
+    """
+    checkout = pipeline.programs.cwd
+    if not (checkout / path).exists():
+        raise DataError(f"{checkout / path} is missing: the promotion gate compares predictions.")
+    candidate = read_predictions(checkout / path)
+    predictions = PairedPredictions(
+        candidate.labels, candidate.values, None, candidate.task, clusters=candidate.clusters
+    )
+    if production is None:
+        return predictions
+
+    try:
+        theirs = lock_at(root, production.commit)
+        ours = read_lock(checkout)
+        is_same = theirs.out(str(path)) is not None and theirs.out(str(RAW)) == ours.out(str(RAW))
+        if path == PREDICTIONS:
+            is_same = is_same and theirs.reported_rows() == ours.reported_rows()
+        if is_same:
+            file = fetched_files(root, production.commit, str(path))[""]
+            values = read_predictions(file).translated(candidate.task).values
+        else:
+            split = reported_split(checkout) if path == PREDICTIONS else VALIDATION
+            values = _predicted(pipeline, root, production, split, candidate.task)
+    except ProgramError as error:
+        return replace(predictions, incomparable=f"{production.name}: {error.reason}")
+    except StageError as error:
+        return replace(predictions, incomparable=f"{production.name}: {error}")
+    return replace(predictions, production=values)
+
+
+def validation_predictions(pipeline: Pipeline, root: Path, production: Version) -> PairedPredictions | None:
+    """Return the predictions of both models for the candidate's validation rows.
+
+    Returns:
+        ``None`` if they are the reported split, or the candidate's run has not predicted them.
+    """
+    checkout = pipeline.programs.cwd
+    if reported_split(checkout) == VALIDATION or not (checkout / VALIDATION_PREDICTIONS).exists():
+        return None
+    return paired_predictions(pipeline, root, production, VALIDATION_PREDICTIONS)
+
+
+def _predicted(pipeline: Pipeline, root: Path, production: Version, split: str, task: Task) -> NDArray[Any]:
+    """Let production's model predict a raw split of the candidate."""
+    checkout = pipeline.programs.cwd
+    column = task.prediction_column
+    parts = []
+    with ModelRepository(str(root)).files(production) as model:
+        for rows in SplitReader.open(checkout / RAW, split, made_by="download").paths:
+            target = checkout / ".dvc" / "tmp" / f"{production.name}-{rows.name}"
+            command = ["tuneline", "predict", str(rows)]
+            command += ["--model", str(model), "--output", str(target), "--plain"]
+            message = f"Predicting {rows.name} with {production.name}"
+            pipeline.programs.run(command, message, pipeline.on_line)
+            parts.append(encoded_predictions(task, read_table(target, [column])[column]))
+    return np.concatenate(parts)
+
+
+def check_guards(
+    checkout: Path, predictions: PairedPredictions, margins: Mapping[str, float]
+) -> list[PromotionCriterion]:
+    """Compare two models on the slices of the rows that ``promotion.guards`` names.
+
+    A slice stops a candidate that loses more than its margin and more than chance explains. A slice without
+    rows stops it as well.
+
+    Raises:
+        DataError: The data have no such column.
+    """
+    slices = {key: list(_slices(checkout, predictions, key)) for key in margins}
+    level = FALSE_STOP / max(sum(map(len, slices.values())), 1)
+    criteria = []
+    for key, row_slices in slices.items():
+        criteria.append(_slice_criterion(predictions, key, row_slices, margins[key], level))
+    return criteria
+
+
+def _slice_criterion(
+    predictions: PairedPredictions, key: str, slices: list[RowSlice], margin: float, level: float
+) -> PromotionCriterion:
+    losses = []
+    for row_slice in slices:
+        loss = _loss(predictions, row_slice, margin, level)
+        if loss is not None:
+            losses.append(loss)
+    losses.sort()
+
+    if losses:
+        value = "; ".join(text for _, text in losses[:MOST_NAMED])
+    elif slices:
+        value = f"none of {len(slices)} loses more"
+    else:
+        value = "no rows of it in the split"
+    limit = f"no loss of more than {margin:g}, beyond chance (p <= {level:.2g})"
+    return PromotionCriterion(f"slice {key}", value, limit, met=bool(slices) and not losses)
+
+
+def _loss(
+    predictions: PairedPredictions, row_slice: RowSlice, margin: float, level: float
+) -> tuple[float, str] | None:
+    """Return the difference in a slice, and the loss in words; ``None`` within margin and chance."""
+    rows = row_slice.rows
+    baseline = predictions.production
+    if baseline is None:
+        return None
+    clusters = None
+    if predictions.clusters is not None:
+        _, clusters = np.unique(predictions.clusters[rows], return_inverse=True)
+    metric = primary_metric(predictions.task.kind)
+    compared = PairedComparison.of(
+        predictions.task,
+        [metric],
+        predictions.labels[rows],
+        predictions.candidate[rows],
+        baseline[rows],
+        average=averaging(predictions.task),
+        level=1 - 2 * level,
+        clusters=clusters,
+    )
+    difference = compared.differences[metric.name]
+
+    # more than chance: the test is one-sided
+    if compared.test is not None:
+        is_significant = compared.test.p / 2 <= level
+    else:
+        is_significant = difference.high < 0
+    if difference.value >= -margin or not is_significant:
+        return None
+    text = (
+        f"{row_slice.by} {row_slice.name!r} loses {-difference.value:.4f} {metric.name}"
+        f" ({difference.second:.4f} to {difference.first:.4f} on {len(rows):,} rows)"
+    )
+    return difference.value, text
+
+
+def _slices(root: Path, predictions: PairedPredictions, key: str) -> Iterator[RowSlice]:
+    """Yield the slices that a key of ``promotion.guards`` names."""
+    column, _, value = key.partition(":")
+    value = value.strip()
+    if column == LABEL:
+        for row_slice in label_slices(predictions.labels, predictions.task):
+            if value in ("", row_slice.name):
+                yield row_slice
+        return
+
+    groups = column_of_rows(root, reported_split(root), column)
+    names = [value] if value else sorted(set(groups.tolist()) - {""})
+    for name in names:
+        members = np.flatnonzero(groups == name)
+        if len(members):
+            yield RowSlice(column, name, members)
+
+
+def column_of_rows(root: Path, split: str, column: str) -> NDArray[Any]:
+    """Return the value of a column of the data for each row of a raw split, as text; empty where it has none.
+
+    The raw splits have texts and labels only, so the rows are found in the files of ``data.path`` by their
+    texts. Of several rows with the same texts, the first counts.
+
+    Raises:
+        DataError: The data are no files under ``data/source``, or none has the column.
+    """
+    data = load_params(root / PARAMS).data
+    values: dict[int, str] = {}
+    if data.source == "files":
+        for path in sorted((root / SOURCE / (data.path or ".")).rglob("[!.]*")):
+            if path.name.endswith(ENDINGS):
+                for key, value in _column_of_file(path, data, column):
+                    values.setdefault(key, value)
+    if not values:
+        raise DataError(
+            f"The data have no column {column!r}, which promotion.guards in conf/flows.yaml names.",
+            f"Name a column of the files of data.path, or {LABEL}.",
+        )
+
+    # the rows of the split, in their order
+    raw = SplitReader.open(root / RAW, split, made_by="download").read(list(data.text_columns))
+    keys = same_text_keys([raw[name].combine_chunks() for name in data.text_columns])
+    return np.array([values.get(key, "") for key in keys.tolist()], dtype=object)
+
+
+def _column_of_file(path: Path, data: DataParams, column: str) -> Iterator[tuple[int, str]]:
+    """Yield the key of the texts of each row of a file, and its value of a column."""
+    policy = LEAVE_OUT  # stage download has decided about bad rows
+    texts = tuple(data.text_columns)
+    columns = LabelledColumns(
+        texts,
+        data.label_column,
+        task_with_names(data.label_names, data.task),
+        {column: "promotion.guards"},
+        optional=(column,),
+        policy=policy,
+        sets=data.label_sets,
+    )
+    source = data_input(path, data.files)
+    with open_table(source) as table:
+        if column not in table.names():
+            return
+        for batch in labelled_rows(table, columns, BadRows(str(path), source.unit, policy)):
+            keys = same_text_keys(batch.columns[: len(texts)])
+            values: pa.Array = batch.columns[len(texts)]
+            for key, value in zip(keys.tolist(), values.to_pylist(), strict=True):
+                if value:
+                    yield key, value

@@ -1,0 +1,211 @@
+"""Predictions on the reported split: confusion matrix, metrics of each class, and the largest errors."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneline.core.runtime.errors import DataError
+from tuneline.core.stage.arrays import Floats
+from tuneline.core.stage.tables import SplitReader
+from tuneline.judge.decisions.rule import answers_of
+from tuneline.judge.metrics.predictions import PredictedLogits, read_logits
+from tuneline.judge.metrics.scores import confusion_matrix
+from tuneline.model.tasks import Multilabel, Task
+from tuneline.model.tasks.probabilities import likelihoods
+from tuneline.page.label_texts import label_text
+from tuneline.page.verdict.facts import present_predictions
+from tuneline.page.verdict.rules import judge_errors
+
+MAX_CONFUSED_PAIRS = 15
+MAX_ERRORS = 20
+
+
+def read_reported(root: Path) -> PredictedLogits | None:
+    """Read the predictions of the present run; ``None`` if they are missing, invalid, or of another run."""
+    path = present_predictions(root)
+    if path is None:
+        return None
+    try:
+        return read_logits(path)
+    except (DataError, OSError):
+        return None
+
+
+def error_name(task: Task) -> str:
+    """Return the name of the size of an error."""
+    if task.has_classes:
+        return "confidence"
+    return "error"
+
+
+def error_sizes(predictions: PredictedLogits) -> Floats:
+    """Return by what errors are ordered, shape ``(rows,)``: confidence, or distance from the label.
+
+    Of several labels it is the confidence of the wrong decision that the model is surest of; where all
+    decisions are right, of the decision that it is least sure of.
+    """
+    task = predictions.task
+    scores = task.scores(predictions.logits)
+    if not task.has_classes:
+        return np.asarray(np.abs(predictions.predicted - predictions.labels), dtype=np.float64)
+    if not isinstance(task, Multilabel):
+        return answers_of(task, scores, None).confidence
+    sets = task.decided_sets(scores)
+    confidence = likelihoods(scores, sets)
+    wrong = sets != predictions.labels
+    most_confident_error = np.where(wrong, confidence, 0.0).max(axis=1)
+    return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
+
+
+def about_errors(predictions: PredictedLogits) -> str:
+    """Return what the largest errors are, in words."""
+    if isinstance(predictions.task, Multilabel):
+        return (
+            "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label"
+            " that the model is surest of."
+        )
+    if not predictions.task.has_classes:
+        return "The predictions farthest from their labels."
+    confidences = error_sizes(predictions)
+    return judge_errors(confidences.tolist(), confidences[predictions.errors].tolist())
+
+
+class ClassMetrics(NamedTuple):
+    """Number of rows and metrics of one class; a metric is ``None`` where it is undefined.
+
+    Attributes:
+        threshold: Probability above which a row gets the class; ``None`` where the most probable class is
+            predicted.
+    """
+
+    name: str
+    rows: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    threshold: float | None
+
+
+def class_metrics(predictions: PredictedLogits) -> list[ClassMetrics]:
+    """Return the metrics of each class; none for numbers."""
+    task = predictions.task
+    predicted = predictions.predicted
+    thresholds: list[float | None] = [None] * len(task.class_names)
+    if isinstance(task, Multilabel):
+        thresholds = task.cuts.tolist()
+    classes = []
+    for index, name in enumerate(task.class_names):
+        has_class = task.members(predictions.labels, index)
+        gets_class = task.members(predicted, index)
+        rows = int(has_class.sum())
+        times = int(gets_class.sum())
+        correct = int((has_class & gets_class).sum())
+        classes.append(
+            ClassMetrics(
+                name,
+                rows,
+                precision=_quotient(correct, times),
+                recall=_quotient(correct, rows),
+                f1=_quotient(2 * correct, rows + times),
+                threshold=thresholds[index],
+            )
+        )
+    return classes
+
+
+class Confusion(NamedTuple):
+    """Confusion matrix, shape ``(classes, classes)`` with labels in rows, and what follows from it.
+
+    ``most_confused`` has the most frequent errors: label, prediction, rows.
+    """
+
+    names: Sequence[str]
+    counts: Floats
+    most_confused: list[tuple[str, str, int]]
+
+    @classmethod
+    def of(cls, predictions: PredictedLogits) -> Self | None:
+        """Return the confusion matrix; ``None`` unless a row has one class."""
+        if not predictions.task.one_class:
+            return None
+        names = predictions.task.class_names
+        counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
+
+        # errors, the most frequent first
+        errors = counts.copy()
+        np.fill_diagonal(errors, 0)
+        most_confused = []
+        for index in np.argsort(-errors, axis=None, kind="stable")[:MAX_CONFUSED_PAIRS]:
+            label, predicted = np.unravel_index(index, errors.shape)
+            rows = int(errors[label, predicted])
+            if rows > 0:
+                most_confused.append((names[label], names[predicted], rows))
+        return cls(names, counts, most_confused)
+
+    def fraction(self, label: int, predicted: int) -> float:
+        """Return the fraction of a label's rows with the given prediction; 0 for a label without rows."""
+        return _quotient(self.counts[label, predicted], self.counts[label].sum()) or 0.0
+
+
+def _quotient(part: float, whole: float) -> float | None:
+    """Return the quotient; ``None`` where the whole is 0, which leaves a metric undefined."""
+    if not whole:
+        return None
+    return float(part / whole)
+
+
+class ModelError(NamedTuple):
+    """A row with a wrong prediction; label and prediction are class names or numbers.
+
+    Attributes:
+        texts: Name and text of each text column.
+        measure: The size of the error with its name, as people read it.
+    """
+
+    row: int
+    texts: list[tuple[str, str]]
+    label: str
+    predicted: str
+    measure: str
+
+
+def largest_errors(
+    predictions: PredictedLogits, raw: SplitReader | None, text_columns: Sequence[str]
+) -> list[ModelError]:
+    """Return the wrong predictions with the highest probability, or the largest errors of numbers."""
+    task = predictions.task
+    predicted = predictions.predicted
+    sizes = error_sizes(predictions)
+
+    wrong = np.flatnonzero(predictions.errors)
+    rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
+    errors = []
+    for row, texts in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
+        measure = f"error {sizes[row]:.3g}"
+        if task.has_classes:
+            measure = f"confidence {100 * sizes[row]:.1f} %"
+        label = label_text(task, predictions.labels[row])
+        errors.append(ModelError(row, texts, label, label_text(task, predicted[row]), measure))
+    return errors
+
+
+def read_texts(
+    raw: SplitReader | None, rows: NDArray[np.int64], text_columns: Sequence[str]
+) -> list[list[tuple[str, str]]]:
+    """Return column names and texts of rows, in their order; no texts where the split is another one."""
+    columns = []
+    if raw is not None and rows.max(initial=-1) < raw.rows:
+        columns = [name for name in text_columns if name in raw.schema.names]
+    if raw is None or not columns:
+        return [[] for _ in rows]
+
+    # ``raw.take`` needs ascending rows; the second ``take`` restores the order.
+    order = np.argsort(rows)
+    table = raw.take(rows[order], columns).take(np.argsort(order))
+    texts = []
+    for values in table.to_pylist():
+        texts.append([(name, str(values[name] or "")) for name in columns])  # a missing text is empty
+    return texts

@@ -1,8 +1,0 @@
-"""Predictions for files of rows."""
-
-from typing import Literal
-
-Kind = Literal["csv", "jsonl", "parquet"]
-"""Format of the output."""
-BAD_ROW_OPTION = "--max-bad-share"
-"""Option that sets how many bad rows are left out, for messages."""

@@ -1,1 +1,0 @@
-"""Pages, plots, and the results of data checks."""

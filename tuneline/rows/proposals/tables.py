@@ -1,0 +1,331 @@
+"""How a table is written: delimiter, quotes, titles and header, by its first lines.
+
+Each column gives evidence of a header: how likely its first cell is as a name, and how likely as one more of
+the cells below it. The logarithms of these ratios are added up, as in naive Bayes. So a word above a column
+of numbers, a class that occurs in the first line only, and a first cell that is shorter than every text below
+count each for what they are worth, and none of them alone decides against all others.
+"""
+
+import csv
+import itertools
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuneline.rows.reading.delimited import SEPARATOR_LINE, split_records
+from tuneline.rows.reading.tables import Layout
+
+DELIMITERS = (",", "\t", ";", "|")
+APOSTROPHE, BACKSLASH = "'", "\\"
+SNIFFED_RECORDS = 1000
+"""Records from which titles and the header are detected."""
+LONGEST_RECORD = 100
+"""Lines of a record that the end of the sample may cut."""
+LEAST_EVEN = 0.9
+"""Share of records with one cell, and of tidy lines, from which quotes enclose whole records."""
+LONGEST_FIELD = 2**31 - 1
+"""Characters. With the wrong layout, a field of the sample may run to its end."""
+
+
+def fitting_layout(lines: Sequence[str], usual: Layout) -> Layout:
+    """Return the layout that splits the first lines of a file most evenly, ``usual`` for its format."""
+    separator = SEPARATOR_LINE.fullmatch(lines[0])
+    delimiter = separator and separator[1]
+    table = lines[1:] if separator else lines
+    # ``max`` returns the first of equals: the usual one.
+    return max(layouts(usual, delimiter, table), key=lambda layout: layout_fit(table, layout))
+
+
+def first_records(lines: Sequence[str], layout: Layout) -> list[list[str]]:
+    """Return the first records, of any form."""
+    csv.field_size_limit(LONGEST_FIELD)
+    return list(itertools.islice(split_records(layout, iter(lines)), SNIFFED_RECORDS))
+
+
+def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[Layout]:
+    """Return the layouts that a file may have, the usual ones first.
+
+    Other quotes and escapes than the usual ones come into question only where the lines have them.
+
+    Args:
+        usual: The usual layout of the format.
+        delimiter: The delimiter, if the file names it.
+        lines: The first lines.
+    """
+    delimiters = sorted(DELIMITERS, key=lambda character: character != usual.delimiter)
+    if delimiter is not None:
+        delimiters = [delimiter]
+    text = "".join(lines)
+    likely = []
+    unlikely = []
+    for character in delimiters:
+        literal = replace(usual, delimiter=character, quoting="literal")
+        # Of layouts that fit equally well, quotes that enclose cells are likelier than literal ones, but for
+        # tabs. Without a header, texts that all have one comma look like two columns.
+        if character == "\t":
+            likely.append(literal)
+        else:
+            unlikely.append(literal)
+        likely.append(replace(usual, delimiter=character, quoting="standard"))
+    for character in delimiters:
+        other = replace(usual, delimiter=character, quoting="standard")
+        if BACKSLASH + usual.quote in text:
+            likely.append(replace(other, escape=BACKSLASH))
+        edge = re.escape(character)
+        if re.search(rf"(^|{edge})'[^'\n]*'({edge}|$)", text, re.MULTILINE):
+            likely.append(replace(other, quote=APOSTROPHE))
+    return likely + unlikely
+
+
+def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float]:
+    """Return how well a layout fits lines: how even its records are, the first one too, and its quotes.
+
+    Evenness is the fraction of records with the most common number of cells, 0 where that is 1. Below the
+    header of a table with semicolons, each row may have one comma: the first record decides. A file with
+    literal quotes becomes irregular when they are read as quoting: cells run over line ends, or text follows
+    a closing quote, which the strict mode of the csv module refuses.
+    """
+    counts = record_widths(lines, layout)
+    if not counts:
+        return 0.0, False, 0.0
+    width, agreeing = counts.most_common(1)[0]
+    quoted = replace(layout, quoting="standard", quote='"')
+    if layout != quoted and is_one_column(lines, quoted):
+        return 0.0, False, 0.0
+    evenness = 0.0
+    if width > 1:
+        # Rounded, because the end of the sample cuts the last record, of several lines in quotes.
+        evenness = round(agreeing / counts.total(), 2)
+    first = next(filter(None, split_records(layout, iter(lines))))
+    return evenness, len(first) == width, tidiness(lines, layout)
+
+
+def record_widths(lines: Sequence[str], layout: Layout) -> Counter[int]:
+    """Return how many records have each number of cells. Empty lines are none."""
+    csv.field_size_limit(LONGEST_FIELD)
+    widths = Counter(map(len, split_records(layout, iter(lines))))
+    del widths[0]
+    return widths
+
+
+def is_one_column(lines: Sequence[str], layout: Layout) -> bool:
+    """Return True if quotes enclose whole records: the delimiters inside are of the texts."""
+    widths = record_widths(lines, layout)
+    return widths[1] >= LEAST_EVEN * widths.total() and tidiness(lines, layout) >= LEAST_EVEN
+
+
+def tidiness(lines: Sequence[str], layout: Layout) -> float:
+    """Return how regular the quotes are under a layout, from 0 to 1; 1 if there are none."""
+    quoted = [line for line in lines if layout.quote in line]
+    if not quoted:
+        return 1.0
+    if layout.quoting == "literal":
+        # Cells that are completely quoted are not literal.
+        cells = 0
+        enclosed = 0
+        for line in quoted:
+            for cell in map(str.strip, line.split(layout.delimiter)):
+                cells += 1
+                enclosed += len(cell) > 1 and cell[0] == cell[-1] == layout.quote
+        return (cells - enclosed) / cells
+
+    reader = split_records(layout, iter(lines), strict=True)
+    untidy = 0
+    while True:
+        before = reader.line_num
+        try:
+            next(reader)
+        except StopIteration:
+            return max(0.0, 1 - untidy / len(quoted))
+        except csv.Error:
+            taken = reader.line_num - before
+            # A short record at the end of the sample may only be cut.
+            if reader.line_num < len(lines) or taken >= LONGEST_RECORD:
+                untidy += max(taken, 1)
+
+
+def is_title(records: Sequence[Sequence[str]]) -> bool:
+    """Return True if the first record is a title above the table: one cell, or few of those that are used."""
+    filled = []
+    for record in records:
+        filled.append(sum(map(bool, map(str.strip, record))))
+    usual = statistics.median(map(len, records))
+    return filled[0] < statistics.median(filled) / 2 or (filled[0] == 1 and len(records[0]) != usual)
+
+
+# Names that columns of texts and labels have in public data sets.
+LABEL_NAMES = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "target",
+    "queue",
+    "intent",
+    "topic",
+    "sentiment",
+    "emotion",
+    "is_duplicate",
+    "quality",
+    "stance",
+    "polarity",
+    "rating",
+    "stars",
+    "score",
+    "similarity",
+    "y",
+    "tag",
+)
+ONLY_LABEL_NAMES = ("label", "labels", "gold_label", "class", "category", "target", "y")
+"""Names of a column that is the label, whatever other columns of 0 and 1 there are."""
+SET_NAMES = ("tags", "categories", "topics", "genres", "emotions", "intents", "classes", "keywords")
+"""Names of columns with several labels per row."""
+TEXT_NAMES = (
+    "text",
+    "sentence",
+    "body",
+    "content",
+    "message",
+    "review",
+    "comment",
+    "tweet",
+    "document",
+    "description",
+    "utterance",
+    "question",
+    "query",
+    "title",
+    "subject",
+)
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_1", "text_2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+    ("#1 string", "#2 string"),
+    ("premise", "hypothesis"),
+    ("question", "answer"),
+    ("question", "sentence"),
+    ("query", "document"),
+    ("query", "passage"),
+    ("subject", "body"),
+    ("title", "body"),
+    ("title", "text"),
+    ("title", "content"),
+    ("title", "description"),
+    ("headline", "body"),
+)
+KNOWN_NAMES = frozenset({"id"}.union(LABEL_NAMES, TEXT_NAMES, *PAIRS))
+
+HAS_HEADER = 0.9
+"""Share of files that have a header.
+
+The shares below are of headers or of their names, estimated from public data sets.
+"""
+KNOWN = 0.3
+"""Names that are well known, such as "text"."""
+KNOWN_BY_CHANCE = 0.002
+"""Cells of the first row that are such a name by chance."""
+NUMBER, FRACTION = 0.02, 0.0005
+"""Names that are numbers, such as years, and that are numbers with a point."""
+OCCURS_BELOW = 0.001
+"""Names that are the value of a cell in their column, too."""
+LONG = 0.02
+"""Names of more than ``LONGEST`` characters or ``MOST_WORDS`` words."""
+LONGEST, MOST_WORDS = 60, 4
+BLANK = 0.05
+"""Names that are missing, such as the name of the index that pandas writes."""
+MOSTLY_BLANK = 0.9
+"""Share of blank cells from which a column without a name says nothing."""
+CERTAIN = 2.0
+"""Evidence that decides, as the logarithm of a ratio: 7 to 1."""
+
+
+def header_evidence(records: Sequence[Sequence[str]]) -> float:
+    """Return how much likelier it is that the first record is a header than a row, as a logarithm.
+
+    Records below that repeat the first do not count: a file that was appended to another has its header
+    again. With a single record there is nothing to compare, and the names alone tell.
+    """
+    filled = [record for record in records if record]
+    first = filled[0]
+    below = []
+    for record in filled[1:]:
+        if len(record) == len(first) and _plain(record) != _plain(first):
+            below.append(record)
+    cells = [cell.strip() for cell in first]
+    evidence = math.log(HAS_HEADER / (1 - HAS_HEADER))
+    for position, cell in enumerate(cells):
+        evidence += _cell_evidence(cell, [record[position].strip() for record in below])
+    return evidence
+
+
+def _cell_evidence(cell: str, below: Sequence[str]) -> float:
+    """Return the evidence of one column: its first cell, and the cells below."""
+    filled = [value for value in below if value]
+    blank = _share(len(below) - len(filled), len(below))
+    if not cell:
+        if blank >= MOSTLY_BLANK or not below:
+            return 0.0
+        return math.log(BLANK / blank)
+    evidence = math.log((1 - BLANK) / (1 - blank))
+
+    # Is it a number, and are they?
+    numbers = _share(sum(map(_is_number, filled)), len(filled))
+    if cell.isdecimal() and _is_number(cell):
+        evidence += math.log(NUMBER / numbers)
+    elif _is_number(cell):
+        evidence += math.log(FRACTION / numbers)
+    else:
+        evidence += math.log((1 - NUMBER) / (1 - numbers))
+
+    # Is it as short as a name, and are they?
+    names = _share(sum(map(_is_short, filled)), len(filled))
+    if _is_short(cell):
+        evidence += math.log((1 - LONG) / names)
+    else:
+        evidence += math.log(LONG / (1 - names))
+
+    # Does it occur again, and do they? A class does, a name seldom.
+    counts = Counter(filled)
+    repeated = _share(sum(times for times in counts.values() if times > 1), len(filled))
+    if cell in counts:
+        evidence += math.log(OCCURS_BELOW / repeated)
+    else:
+        evidence += math.log((1 - OCCURS_BELOW) / (1 - repeated))
+
+    # Is it a name that many files have?
+    known_below = sum(value.casefold() in KNOWN_NAMES for value in filled)
+    known = max(KNOWN_BY_CHANCE, known_below / max(len(filled), 1))
+    if cell.casefold() in KNOWN_NAMES:
+        return evidence + math.log(KNOWN / min(known, 1.0))
+    return evidence + math.log((1 - KNOWN) / max(1 - known, KNOWN_BY_CHANCE))
+
+
+def _share(count: int, total: int) -> float:
+    """Return a share that is neither 0 nor 1: half an observation is added to each side."""
+    return (count + 0.5) / (total + 1)
+
+
+def _plain(record: Sequence[str]) -> list[str]:
+    """Return the cells of a record, sorted, without case, quotes and byte order mark, to compare records."""
+    return sorted(cell.strip('\ufeff "').casefold() for cell in record)
+
+
+def _is_short(cell: str) -> bool:
+    return len(cell) <= LONGEST and len(cell.split()) <= MOST_WORDS
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,326 @@
+"""The splits of the pipeline: which rows of the source they have, and their files in ``data/raw``.
+
+A split has the rows of a split of the source, or those that ``data.split`` takes from it; of these the
+complete and corrected rows, at most ``data.max_rows``, with labels as ids.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tuneline.checks.analysis.clusters import renumbered
+from tuneline.core.params import Params
+from tuneline.core.params.data import DataParams
+from tuneline.core.paths import SPLITS
+from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.terminal import Progress, progress
+from tuneline.core.runtime.wording import listed
+from tuneline.core.stage.tables import numpy_values, rebatch, write_batches
+from tuneline.core.stage.texts import Keys
+from tuneline.model.tasks import Task, unnamed_task
+from tuneline.model.tasks.columns import array_of, label_type, observed_classes, stored_labels
+from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.task import UNLABELLED
+from tuneline.rows.reading.label_values import sorted_names, written_classes
+from tuneline.rows.reading.labelled import LABEL, LabelledColumns
+from tuneline.rows.splits.corrections import dropped_file
+from tuneline.rows.splits.corrector import Corrector
+from tuneline.rows.splits.source import GROUP, INDEX, StagedSplit
+from tuneline.rows.splits.splitting import assign_splits, row_hashes, strata
+
+
+@dataclass(frozen=True)
+class RowSelection:
+    """The rows of a split of the pipeline: a split of the source, and a mask of its rows (``None``: all)."""
+
+    staged: StagedSplit
+    members: NDArray[np.bool_] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        if self.members is not None:
+            return int(self.members.sum())
+        return self.staged.rows
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        first = 0
+        for batch in self.staged.batches():
+            last = first + batch.num_rows
+            if self.members is None:
+                yield batch
+            else:
+                yield batch.filter(pa.array(self.members[first:last]))
+            first = last
+
+
+def divide_train(params: Params, train: StagedSplit) -> dict[str, RowSelection]:
+    """Divide the rows of ``data.splits.train`` as ``data.split`` asks; without it they are all train.
+
+    Returns:
+        The rows of train and of each split that is taken from it.
+
+    Raises:
+        DataError: ``data.split.by_time``: a complete row has no time, or the day may be the month.
+    """
+    split = params.data.split
+    if split is None:
+        return {"train": RowSelection(train)}
+    groups: list[pa.Array] = []
+    hashes = []
+    labels = []
+    complete = []
+    for batch in train.batches():
+        texts = batch.columns[: len(params.data.text_columns)]
+        group = None
+        if split.column is not None:
+            group = batch[GROUP]
+            groups.append(group)
+        hashes.append(row_hashes(texts, group, params.seed))
+        labels.append(batch[LABEL])
+        complete.append(train.complete(batch))
+
+    if split.by_time is not None:
+        from tuneline.rows.splits.time_splitting import split_by_time
+
+        is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
+        parts = split_by_time(pa.concat_arrays(groups), is_complete, split, train.place_of)
+    else:
+        row_strata = strata(unnamed_task(params.data.task), pa.concat_arrays(labels))
+        parts = assign_splits(np.concatenate(hashes), row_strata, split)
+
+    selections = {}
+    for name in SPLITS:
+        if name == "train" or name in params.data.divided:
+            selections[name] = RowSelection(train, parts == SPLITS.index(name))
+    return selections
+
+
+def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
+    """Return sorted row numbers: all of them, or ``at_most`` drawn without replacement."""
+    if at_most is None or at_most >= rows:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(seed).choice(rows, at_most, replace=False, shuffle=False))
+
+
+MANY = 1_000
+"""More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
+
+
+@dataclass(frozen=True)
+class LabelEncoder:
+    """Converts the labels of the source to ids.
+
+    Attributes:
+        labels: The task with its classes.
+        written: How the batches of the source write each class: by its name, a whole number without decimals,
+            or by its id where only ``data.label_names`` names the classes.
+    """
+
+    labels: Task
+    written: tuple[str, ...]
+
+    @classmethod
+    def of(cls, train: RowSelection, data: DataParams) -> Self:
+        """Return the encoder of a regression or of the classes.
+
+        The classes are ``data.label_names``, else the ones that the source declares, else the sorted labels
+        of train.
+
+        Raises:
+            DataError: The train split has fewer than two classes, or nearly as many as rows.
+        """
+        unnamed = unnamed_task(data.task)
+        if not unnamed.has_classes:
+            return cls(unnamed, ())
+
+        observed = _observed(unnamed, train)
+        names = tuple(data.label_names or train.staged.label_names or sorted_names(observed))
+        written = written_classes(names, observed if data.label_names else ())
+        task = unnamed.of_outputs(names)
+        if task.one_class and len(names) == 2 and observed[written[0]] < observed[written[1]]:
+            task = task.with_decisions({"positive": names[0]})
+        return cls(task, written)
+
+    def ids(self, batch: pa.RecordBatch, labelled: bool) -> pa.Array:
+        """Return the labels of a batch for ``data/raw``, of the type of the task.
+
+        A missing label is null, and -1 in a split without any labels. The id of an unknown label is -1, too.
+        """
+        if not labelled:
+            kind = label_type(self.labels)
+            missing = [UNLABELLED] if pa.types.is_list(kind) else UNLABELLED
+            return pa.array([missing] * batch.num_rows, kind)
+        return stored_labels(self.labels, batch[LABEL], self.written)
+
+
+def _observed(task: Task, train: RowSelection) -> Counter[str]:
+    """Return how often each label is in train."""
+    observed: Counter[str] = Counter()
+    rows = 0
+    for batch in train.batches():
+        observed.update(observed_classes(task, batch[LABEL]))
+        rows += batch.num_rows
+        # Checked in the loop: a column of texts would fill the memory with distinct labels.
+        if len(observed) > MANY and 2 * len(observed) > rows:
+            raise DataError(
+                f"{train.staged.name}: {len(observed):,} distinct labels in {rows:,} rows.",
+                "Check that data.label_column names the label column; to predict numbers, set data.task to"
+                " regression.",
+            )
+    if len(observed) < 2:
+        only = "no label"
+        if observed:
+            only = f"only the label {min(observed)!r}"
+        raise DataError(
+            f"The train split has {only}.",
+            "A classification needs at least two classes; check data.splits and data.label_column.",
+        )
+    return observed
+
+
+GROUP_KEY = "\0group"
+"""Column with the hash of a row's group; no column of a file has this name."""
+
+
+@dataclass
+class RawWriter:
+    """Writes one split of the pipeline; ``left_out`` counts the rows without text or label."""
+
+    columns: LabelledColumns
+    shard_rows: int
+    encoder: LabelEncoder
+    corrector: Corrector
+    left_out: int = 0
+    _groups: list[Keys] = field(default_factory=list)
+
+    @property
+    def groups(self) -> NDArray[np.int32] | None:
+        """The group of each row by ``data.split.by``, from 0; ``None`` for a split that has no groups.
+
+        It is a number, because values of the column can be names of people.
+        """
+        if not self._groups:
+            return None
+        return renumbered(np.concatenate(self._groups))
+
+    def write(
+        self,
+        folder: Path,
+        selection: RowSelection,
+        at_most: int | None,
+        seed: int,
+    ) -> int:
+        """Write the rows of a split, into the folder of its name, and return their number, at least one.
+
+        Every label is checked, also of rows that are not drawn: a run on few rows finds the same errors as a
+        run on all.
+        """
+        split = folder.name
+        schema = raw_schema(self.columns.texts, self.encoder.labels)
+        drawn = None
+        if at_most is not None:
+            drawn = sample_rows(selection.rows, at_most, seed)
+        with progress(f"download: writing {split}", selection.rows) as step:
+            batches = self._batches(selection, drawn, schema, step)
+            corrected = self._without_groups(self.corrector.apply(split, batches))
+            rows = write_shards(folder, schema, corrected, self.shard_rows)
+        if rows == 0:
+            raise DataError(
+                f"The {split} split has no complete row left.",
+                "Fill in its texts and labels, name another split in data.splits, raise its fraction in"
+                f" data.split, or remove lines from {dropped_file()}.",
+            )
+        return rows
+
+    def _batches(
+        self,
+        selection: RowSelection,
+        drawn: NDArray[np.int64] | None,
+        schema: pa.Schema,
+        step: Progress,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the complete rows as ``data/raw`` has them, of all rows or of the ``drawn`` row numbers."""
+        first = 0
+        staged = selection.staged
+        for batch in selection.batches():
+            complete: NDArray[np.bool_] = staged.complete(batch).to_numpy(zero_copy_only=False)
+            ids = self.encoder.ids(batch, staged.labelled)
+            if staged.labelled:
+                labels = array_of(self.encoder.labels, ids.filter(ids.is_valid()))
+                valid = np.zeros(batch.num_rows, dtype=bool)
+                valid[ids.is_valid().to_numpy(zero_copy_only=False)] = self.encoder.labels.valid(labels)
+                self._refuse_unknown(batch, staged, complete & ~valid)
+
+            # columns of data/raw
+            texts = batch.columns[: len(self.columns.texts)]
+            raw = pa.record_batch([*texts, ids, batch[INDEX]], schema=schema)
+            if GROUP in batch.schema.names:
+                raw = raw.append_column(GROUP_KEY, pa.array(row_hashes(texts, batch[GROUP], seed=0)))
+
+            # rows of this batch that are drawn: `drawn` is sorted
+            is_drawn = np.ones(batch.num_rows, dtype=bool)
+            if drawn is not None:
+                start, stop = np.searchsorted(drawn, (first, first + batch.num_rows))
+                is_drawn[:] = False
+                is_drawn[drawn[start:stop] - first] = True
+            self.left_out += int((is_drawn & ~complete).sum())
+            yield raw.filter(pa.array(is_drawn & complete))
+            first += batch.num_rows
+            step.advance(batch.num_rows)
+
+    def _without_groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches as ``data/raw`` has them, and keep the groups of their rows."""
+        for batch in batches:
+            if GROUP_KEY in batch.schema.names:
+                self._groups.append(numpy_values(batch[GROUP_KEY]))
+                batch = batch.drop_columns(GROUP_KEY)  # noqa: PLW2901
+            yield batch
+
+    def _refuse_unknown(self, batch: pa.RecordBatch, staged: StagedSplit, unknown: NDArray[np.bool_]) -> None:
+        """Refuse the first row whose label is unknown."""
+        if not unknown.any():
+            return
+        row = int(unknown.argmax())
+        label = batch[LABEL][row].as_py()
+        if isinstance(label, list):
+            label = next(name for name in label if name not in self.encoder.written)
+        raise DataError(
+            f"{staged.place(batch, row)}, column {self.columns.label!r}: label {label!r} is not one of"
+            f" {listed(self.encoder.written)}.",
+            "Correct it, or give train rows of this class: a model cannot learn a class without them.",
+        )
+
+
+def write_shards(folder: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch], shard_rows: int) -> int:
+    """Write rows as ``00000.parquet``, ``00001.parquet``, ... in a new folder, and return their number.
+
+    Each file but the last has ``shard_rows`` rows.
+    """
+    folder.mkdir(parents=True)
+    rows = 0
+    for number, numbered in groupby(_cut(batches, shard_rows), itemgetter(0)):
+        shard = (batch for _, batch in numbered)
+        rows += write_batches(folder / f"{number:05d}.parquet", schema, rebatch(shard, schema))
+    return rows
+
+
+def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows with the number of their shard."""
+    row = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            part = batch.slice(start, shard_rows - row % shard_rows)
+            yield row // shard_rows, part
+            row += part.num_rows
+            start += part.num_rows

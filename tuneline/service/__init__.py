@@ -1,1 +1,0 @@
-"""A model behind a port: requests of several dialects, answered by one queue of rows."""

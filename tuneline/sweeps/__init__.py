@@ -1,1 +1,0 @@
-"""Sweeps: what is drawn, the loop over rungs, and the best."""

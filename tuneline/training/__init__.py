@@ -1,0 +1,1 @@
+"""The training of a classifier: loop, order of examples, losses, exact resume, devices."""

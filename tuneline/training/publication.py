@@ -1,0 +1,134 @@
+"""What a training publishes: the model in Hugging Face format, its curves, and its measurements."""
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor
+from transformers.utils import logging
+
+from tuneline.core.params import Params
+from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.terminal import say
+from tuneline.judge.metrics.predictions import clusters_of_split
+from tuneline.judge.metrics.stats import Interval
+from tuneline.model.linear.pooled_classifier import PooledClassifier, TrainedModel
+from tuneline.model.tasks import DECISIONS, Task
+from tuneline.model.tasks.task import Logits
+from tuneline.training.averaging import averaged, averaged_logits
+from tuneline.training.choice import choose_head
+from tuneline.training.data import Inputs
+from tuneline.training.frozen_head import FrozenResult, evaluated_progress
+from tuneline.training.progress import TrainingProgress
+from tuneline.training.state import TrainingResult
+
+
+@dataclass(frozen=True)
+class Published:
+    """The model that is published.
+
+    Attributes:
+        model: The model; its configuration and class are used.
+        weights: Its weights by name.
+        logits: Its logits for the validation split.
+        progress: Evaluations of the run that gave it.
+        choice: Entries of ``metrics/train.json`` about why it was chosen, with ``model.head: auto``.
+    """
+
+    model: TrainedModel
+    weights: dict[str, Tensor]
+    logits: Logits
+    progress: TrainingProgress
+    choice: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_frozen(cls, fitted: FrozenResult, params: Params, inputs: Inputs) -> Self:
+        """Return the linear model with its frozen checkpoint."""
+        model = fitted.model(params, inputs)
+        return cls(model, model.state_dict(), fitted.logits, fitted.progress)
+
+
+def choose_published(
+    tuned: Published, frozen: FrozenResult, result: TrainingResult, inputs: Inputs, params: Params
+) -> Published:
+    """Return the fine-tuned model, the linear one on the frozen checkpoint, or an average of both."""
+    split = inputs.validation
+    metric = result.state.metric
+    start = Published.of_frozen(frozen, params, inputs)
+
+    # the validation split decides
+    candidates = {0.0: start.logits, 1.0: tuned.logits}
+    if isinstance(start.model, PooledClassifier) and isinstance(tuned.model, PooledClassifier):
+        candidates |= averaged_logits(start.model, result, inputs)
+    choice = choose_head(candidates, split, metric, clusters=clusters_of_split("validation", len(split)))
+    say(f"train: {choice.sentence}")
+
+    if choice.share == 0:
+        return replace(start, choice=choice.metrics)
+    if choice.share == 1:
+        return replace(tuned, choice=choice.metrics)
+    logits = candidates[choice.share]
+    weights = averaged(start.weights, tuned.weights, choice.share)
+    progress = evaluated_progress(tuned.progress.step, metric, logits, split)
+    return Published(tuned.model, weights, logits, progress, choice.metrics)
+
+
+def publish_model(
+    model: TrainedModel, weights: dict[str, Tensor], tokenizer: Path, target: Path, task: Task
+) -> None:
+    """Write a folder in Hugging Face format: safetensors, label names, decisions of the task, tokenizer."""
+    if task.decisions:
+        model.config.update({DECISIONS: task.decisions})
+    # transformers 5.23 would save the path of the base model, and has no public setter
+    model.config._name_or_path = ""
+    disable_progress_bar: Any = logging.disable_progress_bar
+    disable_progress_bar()
+    with replace_directory(target) as partial:
+        model.save_pretrained(partial, state_dict=weights)
+        # as it is: a tokenizer that is loaded and saved again may have other files
+        for path in sorted(tokenizer.iterdir()):
+            shutil.copyfile(path, partial / path.name)
+
+
+def publish_curves(progress: TrainingProgress, metric: str, target: Path) -> None:
+    """Write the training and the validation curve as TSV files, for ``dvc plots``."""
+    with replace_directory(target) as partial:
+        training = [(row.step, row.loss, row.learning_rate, row.gradient_norm) for row in progress.logged]
+        _write_curve(partial / "loss.tsv", ("step", "loss", "learning_rate", "gradient_norm"), training)
+        validation = [(row.step, row.loss, row.metric) for row in progress.evaluated]
+        _write_curve(partial / "validation.tsv", ("step", "loss", metric), validation)
+
+
+def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
+    """Write a TSV file: steps as integers, measurements with 6 digits."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("\t".join(header) + "\n")
+        for step, *measurements in rows:
+            cells = [str(step)]
+            cells += [f"{value:.6g}" for value in measurements]
+            file.write("\t".join(cells) + "\n")
+
+
+def training_metrics(
+    progress: TrainingProgress, metric: str, interval: Interval | None, keep: str
+) -> dict[str, float]:
+    """Return the contents of ``metrics/train.json``.
+
+    Loss and metric are of the validation split. The metric of the published weights is named after those that
+    ``train.keep`` selects: best or final.
+    """
+    final = progress.evaluated[-1]
+    best = progress.best or final
+    metrics: dict[str, float] = {"steps": progress.step, "best_step": best.step, "best_loss": best.loss}
+    key = f"best_{metric}"
+    metrics[key] = best.metric
+    if keep != "best":
+        key = f"final_{metric}"
+        metrics[key] = final.metric
+
+    if interval is not None:
+        metrics[f"{key}_low"] = interval.low
+        metrics[f"{key}_high"] = interval.high
+    return metrics

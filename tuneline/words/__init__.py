@@ -1,1 +1,0 @@
-"""What people call metrics and models, and labels as they read and write them."""
