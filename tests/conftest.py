@@ -41,15 +41,14 @@ settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
 
 SERVER = {
-    f"tests/flows/{name}.py"
+    f"tests/{name}.py"
     for name in (
-        "promotion/test_production",
-        "server/several_modules/test_proxy",
-        "server/test_crashes",
-        "server/test_deploy",
-        "server/test_schedule",
-        "test_score",
-        "test_train",
+        "flows/test_score",
+        "flows/test_train",
+        "tuneline/operations/server/several_modules/test_proxy",
+        "tuneline/operations/server/test_crashes",
+        "tuneline/operations/server/test_deploy",
+        "tuneline/operations/server/test_schedule",
     )
 }
 """Modules whose tests of the default suite use the one Prefect server of a session."""

@@ -156,5 +156,9 @@ def test_adopted_project_passes_the_default_suite(project):
         change(project)
     workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
     run_tests(
-        project, *workers, "tests", "--ignore=tests/test_adopted_project.py", "--ignore=tests/flows/server"
+        project,
+        *workers,
+        "tests",
+        "--ignore=tests/test_adopted_project.py",
+        "--ignore=tests/tuneline/operations/server",
     )

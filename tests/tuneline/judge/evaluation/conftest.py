@@ -1,0 +1,5 @@
+"""The project of the stage"s tests."""
+
+from tests.stages.evaluate.conftest import project
+
+__all__ = ["project"]
