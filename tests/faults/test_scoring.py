@@ -21,7 +21,6 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from flows.score import Scorer
 from tests.conftest import ROOT
 from tests.faults.disks import on_small_disk
 from tests.faults.kills import changes, kills, some_of
@@ -33,6 +32,7 @@ from tuneline.core.runtime.locks import locked
 from tuneline.core.settings import Scoring
 from tuneline.operations.inbox import Incoming, Outbox, scored_record
 from tuneline.operations.runs.processes import Programs
+from tuneline.operations.scoring import Scorer
 
 
 @pytest.fixture(scope="session")
