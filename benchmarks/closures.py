@@ -10,8 +10,8 @@ from tests.imports import closure
 
 ROOT = Path(__file__).parents[1]
 MOST = {
-    "stages.tokenize": 39,
-    "stages.download": 58,
+    "stages.tokenize": 37,
+    "stages.download": 51,
     "stages.train": 75,
     "stages.compare": 58,
     "tuneline.serve.text_classifier": 27,

@@ -11,14 +11,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.checks.analysis.label_bins import bin_values
-from tuneline.checks.analysis.missing_words import MISSING_WORDS
+from tuneline.checks.analysis.distributions import bin_values
 from tuneline.checks.definitions import Columns
 from tuneline.checks.raw import BOM, RawSplit
 from tuneline.core.params import Params
 from tuneline.core.stage.tables import LABELS
 from tuneline.core.stage.texts import repaired
 from tuneline.model.tasks import Task
+from tuneline.model.tasks.task import MISSING_WORDS
 
 LONGEST_NAME = 100
 """Characters. A longer name is a text in the label column."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.checks.analysis.label_bins import bins
+from tuneline.checks.analysis.distributions import bins
 from tuneline.checks.definitions import percent
 from tuneline.checks.raw import RawSplit
 from tuneline.core.stage.sampling import UNSPACED, read_sample

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from tuneline.checks.analysis.drift import Distribution
+from tuneline.checks.analysis.distributions import Distribution
 from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.stage.records import OMITTED, Number, Record

@@ -9,16 +9,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.checks.analysis.clusters import Clusters, cluster_splits
-from tuneline.checks.analysis.drift import (
+from tuneline.checks.analysis.clusters import cluster_splits
+from tuneline.checks.analysis.distributions import (
     Distance,
     Distribution,
     bin_counts,
+    bin_values,
+    histograms,
+    largest_share,
     most_drifted,
     population_stabilities,
     population_stability,
 )
-from tuneline.checks.analysis.label_bins import bin_values, histograms, largest_share
 from tuneline.checks.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.checks.classes import ClassFindings
 from tuneline.checks.definitions import Columns, Table, percent
@@ -37,6 +39,7 @@ from tuneline.core.params.validate import ValidateParams
 from tuneline.core.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import phase
+from tuneline.core.stage.arrays import Clusters
 from tuneline.core.stage.engines import engine
 from tuneline.core.stage.tables import GROUP_COLUMN, LABELS, SplitReader, read_numbers
 from tuneline.model.tasks import Task

@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from tuneline.checks.analysis.similarity import RaggedArray
 from tuneline.checks.definitions import Columns, percent
 from tuneline.checks.raw import RawSplit, files_of, load_columns, read_batches, save_columns
 from tuneline.checks.text_lengths import TextLengths
 from tuneline.core.params import RunParams, TokenizeParams
 from tuneline.core.runtime.terminal import phase
-from tuneline.core.stage.arrays import RowNumbers
+from tuneline.core.stage.arrays import RaggedArray, RowNumbers
 from tuneline.core.stage.engines import map_tasks
 from tuneline.core.stage.entry import require
 from tuneline.core.stage.tables import LABELS, WINDOW_LENGTHS, SplitReader

@@ -4,7 +4,7 @@ The profile is ``reports/checks/profile.json``.
 
 Three properties are compared with the train split: the lengths of the texts, the predicted labels, and the
 share of words that were common in training. Of new texts only counts are kept, so that many small files add
-up. The distances are measured as in the data checks (``tuneline/checks/analysis/drift.py``).
+up. The distances are measured as in the data checks (``tuneline/checks/analysis/distributions.py``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.checks.analysis.drift import (
+from tuneline.checks.analysis.distributions import (
     Counts,
     Distance,
     bin_counts,
+    bin_values,
+    histograms,
     most_drifted,
     population_stabilities,
     population_stability,
 )
-from tuneline.checks.analysis.label_bins import bin_values, histograms
 from tuneline.checks.results import Profile
 from tuneline.core.settings import DriftLimits
 from tuneline.core.stage.texts import EncodedWords, VocabularyCounts, normalized, words

@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 from tests.tuneline.checks.data import FOREIGN, WORDS, Data, sentence, tokenizer_of, words_of
-from tuneline.checks.analysis.drift import Distribution
+from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.definitions import CHECK_TABLE
 from tuneline.checks.results import Profile, Words
 from tuneline.checks.tables import derive_tables

@@ -1,7 +1,7 @@
 import pytest
 
 from stages.validate import FETCH_REFERENCE
-from tuneline.checks.analysis.drift import Distribution
+from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.results import Profile
 from tuneline.checks.tables import derive_tables, labels_as
 from tuneline.core.runtime.errors import DataError

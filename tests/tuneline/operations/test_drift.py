@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.checks.analysis.drift import Distribution
+from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.results import Profile
 from tuneline.core.settings import DriftLimits
 from tuneline.core.stage.texts import EncodedWords, normalized, words

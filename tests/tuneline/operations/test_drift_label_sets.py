@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.checks.analysis.drift import Distribution
+from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.results import Profile, SplitProfile, Words
 from tuneline.core.settings import DriftLimits
 from tuneline.model.tasks import Multilabel

@@ -16,19 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.checks.analysis.near_duplicates import NO_ROW, OriginRows, find_near_duplicates, first_copies
+from tuneline.core.stage.arrays import Clusters, renumbered
 from tuneline.core.stage.texts import EncodedWords, Keys, normalized, text_keys, unordered_row_keys, words
 
-Clusters = NDArray[np.int32]
-"""Number of the cluster or group of each row, from 0 in the order of first rows, shape ``(rows,)``."""
 BATCH_ROWS = 65_536
-
-
-def renumbered(values: NDArray[Any]) -> Clusters:
-    """Number equal values, which can be names of people, from 0, in the order of their first rows."""
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int32)
-    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return rank[inverse]
 
 
 def cluster_splits(

@@ -1,25 +1,34 @@
 """Rows that repeat or resemble another row, of their split or of an earlier one: copies, near-duplicates.
 
-Copies have the same key. Of near-duplicates, sampled words find candidates, and their similarity decides.
-Every word draws an exponential variate with its weight as the rate, and the first word of a row is its
-sample. Two rows have the same sample with a probability equal to their similarity
-(``tuneline/checks/analysis/similarity.py``; Moulton and Jiang, "Maximally Consistent Sampling and the Jaccard
-Index of Probability Distributions", 2018), as with MinHash for words of equal weight (Broder 1997). Rows are
-candidates if they have the same ``WIDTH`` samples of a band. Bands are made and searched one after the other,
-by sorting their keys. Everything is in memory.
+Copies have the same key. The similarity of other rows is the fraction of their different words that two rows
+have in common. It does not depend on the order of words, so swapped clauses and swapped texts make no
+difference. Rare words count more: a word weighs the square root of its inverse document frequency. With equal
+weights, rows of one template resemble each other, because its words are in all of them; with the whole
+inverse document frequency, names and numbers weigh so much that a copy with other names is missed.
+
+Sampled words find candidates. Every word draws an exponential variate with its weight as the rate, and the
+first word of a row is its sample. Two rows have the same sample with a probability equal to their similarity
+(Moulton and Jiang, "Maximally Consistent Sampling and the Jaccard Index of Probability Distributions", 2018),
+as with MinHash for words of equal weight (Broder 1997). Rows are candidates if they have the same ``WIDTH``
+samples of a band. Bands are made and searched one after the other, by sorting their keys. Everything is in
+memory.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.checks.analysis.similarity import RaggedArray, WordSets
-from tuneline.core.stage.arrays import RowNumbers
+from tuneline.core.stage.arrays import RaggedArray, RowNumbers
 from tuneline.core.stage.texts import EncodedWords, Keys, mixed
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 
 OriginRows = NDArray[np.int32]
 """Row that each row repeats or resembles, shape ``(rows,)``: 40 MB for ten million, at most two billion."""
@@ -34,6 +43,87 @@ def first_copies(keys: Keys) -> OriginRows:
     originals = first[inverse]
     is_original = originals == np.arange(len(keys))
     return np.where(is_original, NO_ROW, originals).astype(np.int32)
+
+
+Similarities = NDArray[np.float32]
+PAIRS_AT_A_TIME = 1 << 14
+
+
+@dataclass(frozen=True)
+class WordSets:
+    """The different words of each row.
+
+    Attributes:
+        keys: Hash of each word, ascending, shape ``(words,)``.
+        weights: Weight of each word, float32 of shape ``(words,)``.
+        ids: Words of each row, row after row, ascending: positions in ``keys``, int32.
+        starts: Start of each row in ``ids``, and the end of the last one, int64 of shape ``(rows + 1,)``.
+        totals: Weight of all words of each row, float32 of shape ``(rows,)``; 0 for a row without words.
+    """
+
+    keys: Keys
+    weights: Similarities
+    ids: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    totals: Similarities
+
+    @classmethod
+    def of(cls, batches: Iterable[EncodedWords]) -> "WordSets":
+        """Join batches of rows, each with a vocabulary of its own.
+
+        Words weigh by how many of all rows have them.
+        """
+        # the different words of each row, numbered as in the vocabulary of its batch
+        sets = []
+        vocabularies = [np.empty(0, np.uint64)]
+        for batch in batches:
+            matrix = _sparse(batch.indices, np.append(0, np.cumsum(batch.lengths)), len(batch.keys))
+            matrix.sum_duplicates()
+            sets.append((matrix.indices, matrix.indptr))
+            vocabularies.append(batch.keys)
+        keys, positions = np.unique(np.concatenate(vocabularies), return_inverse=True)
+
+        # one vocabulary
+        ids = [np.empty(0, np.int32)]
+        lengths = [np.empty(0, np.int64)]
+        first = 0
+        for (indices, starts), vocabulary in zip(sets, vocabularies[1:], strict=True):
+            matrix = _sparse(positions[first:][indices].astype(np.int32), starts, len(keys))
+            matrix.sort_indices()
+            ids.append(matrix.indices)
+            lengths.append(np.diff(starts))
+            first += len(vocabulary)
+        all_ids = np.concatenate(ids)
+        all_starts = np.append(0, np.cumsum(np.concatenate(lengths), dtype=np.int64))
+        documents = np.bincount(all_ids, minlength=len(keys))
+        weights = np.sqrt(np.log(len(all_starts) / documents)).astype(np.float32)
+        totals = _sparse(all_ids, all_starts, len(keys)) @ weights
+        return cls(keys, weights, all_ids, all_starts, totals)
+
+    def similarity(self, left: RowNumbers, right: RowNumbers) -> Similarities:
+        """Return the similarity of pairs of rows, each of which has words; float32 of shape ``(pairs,)``."""
+        similarities = np.empty(len(left), np.float32)
+        for start in range(0, len(left), PAIRS_AT_A_TIME):
+            block = slice(start, start + PAIRS_AT_A_TIME)
+            common = self._rows(left[block]).multiply(self._rows(right[block])) @ self.weights
+            similarities[block] = common / (self.totals[left[block]] + self.totals[right[block]] - common)
+        return similarities
+
+    def _rows(self, rows: RowNumbers) -> "csr_matrix":
+        """Return a sparse matrix of chosen rows, with 1 for each of their words."""
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        ends = np.cumsum(lengths)
+        # position of a word among all: start of its row, plus its number in the row
+        positions = np.repeat(self.starts[rows] - ends + lengths, lengths) + np.arange(ends[-1])
+        return _sparse(self.ids.take(positions), np.append(0, ends), len(self.keys))
+
+
+def _sparse(ids: NDArray[np.int32], starts: NDArray[np.int64], words: int) -> "csr_matrix":
+    """Return a sparse float32 matrix with 1 for each word of each row."""
+    from scipy.sparse import csr_matrix
+
+    ones = np.ones(len(ids), np.float32)
+    return csr_matrix((ones, ids, starts), shape=(len(starts) - 1, words), copy=True)
 
 
 WIDTH = 4

@@ -21,6 +21,37 @@ UNLABELLED = -1
 """Label of a row without one; all rows of a split can be so, as GLUE's test splits."""
 UNKNOWN = -2
 """Label of a row with a class that a person wrote and that the task does not have."""
+SIGNS = frozenset({"-", "--", "---", "\u2013", "\u2014", "?", "."})
+"""Dashes, as Excel writes them, too; the question mark; the point of SAS and Stata."""
+NO_NAMES = SIGNS | {
+    "\\n",
+    "null",
+    "(null)",
+    "<null>",
+    "[null]",
+    "#null!",
+    "#n/a",
+    "#nv",
+    "#value!",
+    "#ref!",
+    "#name?",
+    "#div/0!",
+    "#num!",
+    "<na>",
+    "nan",
+    "-nan",
+    "nat",
+    "(blank)",
+    "(empty)",
+    "(missing)",
+}
+"""What people and programs write where a value is missing, in lower case. Nobody gives a class such a name,
+unless other classes are signs, too.
+"""
+MISSING_WORDS = NO_NAMES | {"na", "n/a", "n.a.", "none", "nil", "undefined"}
+"""The same with words that can be either: ``none`` is an answer to a question about an emotion, and NA a
+continent. One list for labels and numbers.
+"""
 
 Labels = NDArray[Any]
 """Labels of rows, or predictions of the same type, of shape ``(rows, *label_shape)`` of the task."""

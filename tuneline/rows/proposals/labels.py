@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuneline.checks.analysis.missing_words import MISSING_WORDS, NO_NAMES
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.wording import listed
+from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES
 from tuneline.rows.proposals.numbers import (
     MOST_INTEGER_CLASSES,
     missing_where,

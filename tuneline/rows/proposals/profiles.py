@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tuneline.checks.analysis.missing_words import MISSING_WORDS
+from tuneline.model.tasks.task import MISSING_WORDS
 
 NESTED = "\x00nested"
 """Beginning of a cell that holds a list or an object, which is not a text. A list follows it, as JSON."""

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tuneline.checks.analysis.missing_words import MISSING_WORDS, NO_NAMES
 from tuneline.core.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.core.runtime.wording import listed
+from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES
 from tuneline.rows.proposals.numbers import DECIMAL_COMMA, missing_where, nearly_all
 from tuneline.rows.proposals.profiles import NUMBER, Column
 from tuneline.rows.proposals.readings import (

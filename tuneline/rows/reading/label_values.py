@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.checks.analysis.missing_words import MISSING_WORDS, NO_NAMES, SIGNS
 from tuneline.model.tasks.multilabel import NO_LABELS
-from tuneline.model.tasks.task import UNLABELLED
+from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES, SIGNS, UNLABELLED
 from tuneline.rows.reading.rows import json_type, text_problem
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.checks.analysis.clusters import renumbered
 from tuneline.core.params import Params
 from tuneline.core.params.data import DataParams
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import Progress, progress
 from tuneline.core.runtime.wording import listed
+from tuneline.core.stage.arrays import renumbered
 from tuneline.core.stage.tables import numpy_values, rebatch, write_batches
 from tuneline.core.stage.texts import Keys
 from tuneline.model.tasks import Task, unnamed_task

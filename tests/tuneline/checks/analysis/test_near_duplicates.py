@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.tuneline.checks.data import sentence
-from tuneline.checks.analysis import near_duplicates, similarity
+from tuneline.checks.analysis import near_duplicates
 from tuneline.checks.analysis.near_duplicates import (
     NO_ROW,
     find_near_duplicates,
@@ -121,7 +121,7 @@ def test_result_does_not_depend_on_batches(monkeypatch):
     test = [tuple(replaced(rng, text, 0.1) for text in row) for row in train]
     whole = search(train, test)[1]
     monkeypatch.setattr(near_duplicates, "ROWS_AT_A_TIME", 7)
-    monkeypatch.setattr(similarity, "PAIRS_AT_A_TIME", 3)
+    monkeypatch.setattr(near_duplicates, "PAIRS_AT_A_TIME", 3)
     parts = search(train, test, batch=11)[1]
     np.testing.assert_array_equal(whole.origin, parts.origin)
     np.testing.assert_array_equal(whole.similarity, parts.similarity)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tuneline.checks.analysis.drift import (
+from tuneline.checks.analysis.distributions import (
     Distribution,
     bin_counts,
     population_stability,

@@ -3,7 +3,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 
-from tuneline.checks.analysis.similarity import RaggedArray
+from tuneline.core.stage.arrays import RaggedArray
 
 ROWS = st.lists(st.lists(st.integers(-5, 100), max_size=6), max_size=12)
 

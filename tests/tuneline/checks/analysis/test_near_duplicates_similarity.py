@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.checks.analysis.similarity import WordSets
+from tuneline.checks.analysis.near_duplicates import WordSets
 from tuneline.core.stage.texts import EncodedWords, normalized, words
 
 
