@@ -7,7 +7,7 @@ split in ``reports/checks/profile.json`` of the model's commit (``tuneline/opera
 """
 
 import os
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tuneline.core.runtime.locks import BusyError, locked
 from tuneline.core.runtime.terminal import visible
 from tuneline.core.settings import DriftSettings, Settings, load_settings
 from tuneline.operations.alerts import ended, send_if_due
-from tuneline.operations.drift import DRIFT_ROWS, DriftMeasure, drift_measures
+from tuneline.operations.drift import DRIFT_ROWS, drift_criteria
 from tuneline.operations.inbox import Outbox, complete_files, unread
 from tuneline.operations.promotion.registry import Registry, fetch_profile
 from tuneline.operations.runs.processes import Programs
@@ -45,9 +45,13 @@ def report_drift(scorer: Scorer, limits: DriftSettings, state: Path) -> str:
     if counts.rows < DRIFT_ROWS:
         return f"{counts.rows} rows are too few to detect drift"
 
-    measures = drift_measures(scorer.profile, counts, limits)
-    drifted = [measure.name for measure in measures if measure.drifted]
-    _show_drift(measures, f"The last {counts.rows} rows, against the training data of {version.name}.")
+    criteria = drift_criteria(scorer.profile, counts, limits)
+    drifted = [criterion.name for criterion in criteria if not criterion.met]
+    for criterion in criteria:
+        get_run_logger().info("%s", criterion)
+    measures = list(map(asdict, criteria))
+    description = f"The last {counts.rows} rows, against the training data of {version.name}."
+    create_table_artifact(measures, key="drift", description=description)
     if not drifted:
         return "no drift"
 
@@ -57,7 +61,7 @@ def report_drift(scorer: Scorer, limits: DriftSettings, state: Path) -> str:
         "message": f"{message}: {', '.join(drifted)}.",
         "version": version.name,
         "rows": counts.rows,
-        "measures": [measure._asdict() for measure in measures],
+        "measures": measures,
     }
     send_if_due(
         state / "drift.json",
@@ -68,17 +72,6 @@ def report_drift(scorer: Scorer, limits: DriftSettings, state: Path) -> str:
         payload=payload,
     )
     return f"drifted: {', '.join(drifted)}"
-
-
-def _show_drift(measures: Sequence[DriftMeasure], description: str) -> None:
-    """Show the measures in Prefect's UI and in the log."""
-    table = []
-    for measure in measures:
-        row = {"measure": measure.name, "value": f"{measure.value:.4g}", "limit": f"{measure.limit:g}"}
-        row["drifted"] = "yes" if measure.drifted else ""
-        table.append(row)
-        get_run_logger().info("%s", row)
-    create_table_artifact(table, key="drift", description=description)
 
 
 @flow(name="score", persist_result=False)

@@ -67,7 +67,7 @@ def test_drift_event_is_sent_once_a_day(served, toy, promoted, put):
     assert event["resource"]["prefect.resource.id"] == "tuneline.data.inbox"
     assert event["payload"]["version"] == "v0.1.0"
     assert event["payload"]["rows"] == 300
-    assert [one["name"] for one in event["payload"]["measures"] if one["drifted"]]
+    assert [one["name"] for one in event["payload"]["measures"] if not one["met"]]
 
     put("more.csv", tickets(300, greeting=UNLIKE))
     more = score(return_state=True)

@@ -9,7 +9,7 @@ up. The distances are measured as in the data checks (``tuneline/checks/analysis
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from tuneline.checks.results import Profile
 from tuneline.core.settings import DriftLimits
 from tuneline.core.stage.texts import EncodedWords, VocabularyCounts, normalized, words
 from tuneline.model.tasks.columns import encoded_predictions
+from tuneline.operations.criteria import Criterion
 
 DRIFT_ROWS = 200
 """Fewer rows tell nothing about drift."""
@@ -130,21 +131,12 @@ def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
     return bin_counts(bin_values(task, values[task.valid(values)]), np.array(labels.edges))
 
 
-class DriftMeasure(NamedTuple):
-    """Distance of one property from the training data: drifted if it is beyond the limit and significant.
+def drift_criteria(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[Criterion]:
+    """Compare scored rows with the train split: a property whose criterion is not met has drifted.
 
-    The p-value is the probability of a distance as large without drift; ``None`` if there is no test.
+    A distance may be beyond its limit by chance: its p-value is the probability of one as large without
+    drift.
     """
-
-    name: str
-    value: float
-    p_value: float | None
-    limit: float
-    drifted: bool
-
-
-def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> list[DriftMeasure]:
-    """Compare scored rows with the train split."""
     train = profile.train
 
     # distances with a test
@@ -153,19 +145,19 @@ def drift_measures(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
     label_distance = _label_distance(profile, counts)
     if label_distance is not None:
         distances.append(label_distance)
-    measures = []
+    criteria = []
+    limit = f"<= {limits.max_psi:g}, or p >= {SIGNIFICANCE:g}"
     for name, (value, p_value) in distances:
-        drifted = value > limits.max_psi and p_value < SIGNIFICANCE
-        measures.append(DriftMeasure(name, value, p_value, limits.max_psi, drifted))
+        met = value <= limits.max_psi or p_value >= SIGNIFICANCE
+        criteria.append(Criterion(name, f"{value:.4g}, p = {p_value:.2g}", limit, met))
 
     # share of common words: words of one text are not independent, so there is no test
     if train.words.known and counts.words:
         share = counts.words_known / counts.words / train.words.known
-        limit = limits.min_known_words
-        measures.append(
-            DriftMeasure("share of common words, of that in training", share, None, limit, share < limit)
-        )
-    return measures
+        name = "share of common words, of that in training"
+        limit = f">= {limits.min_known_words:g}"
+        criteria.append(Criterion(name, f"{share:.4g}", limit, met=share >= limits.min_known_words))
+    return criteria
 
 
 def _label_distance(profile: Profile, counts: RowCounts) -> tuple[str, Distance] | None:

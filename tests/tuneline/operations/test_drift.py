@@ -6,7 +6,7 @@ from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.results import Profile
 from tuneline.core.settings import DriftLimits
 from tuneline.core.stage.texts import EncodedWords, normalized, words
-from tuneline.operations.drift import RowCounts, drift_measures
+from tuneline.operations.drift import RowCounts, drift_criteria
 
 NAMES = ["billing", "parcel", "login", "other"]
 LIMITS = DriftLimits()
@@ -42,7 +42,7 @@ def seen(profile: Profile, rows: list[str], labels: list[str] | None = None) -> 
 
 
 def drifted(profile: Profile, new: RowCounts) -> list[str]:
-    return [one.name for one in drift_measures(profile, new, LIMITS) if one.drifted]
+    return [one.name for one in drift_criteria(profile, new, LIMITS) if not one.met]
 
 
 def test_texts_like_training_do_not_drift(profile):

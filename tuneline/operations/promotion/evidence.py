@@ -27,6 +27,7 @@ from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.judge.metrics.table import Metric, primary_metric
 from tuneline.model.tasks import Task, task_with_names
 from tuneline.model.tasks.columns import encoded_predictions
+from tuneline.operations.criteria import Criterion
 from tuneline.operations.experiments.paired import PairedComparison
 from tuneline.operations.runs.pipeline import Pipeline
 from tuneline.operations.runs.processes import ProgramError
@@ -43,16 +44,6 @@ FALSE_STOP = 0.05
 """Probability that a candidate which loses no slice is stopped by one of them."""
 MOST_NAMED = 3
 """Slices that lose and are named, the largest losses first."""
-
-
-@dataclass(frozen=True)
-class PromotionCriterion:
-    """One condition of a promotion: a measured quantity, with its value and the required value as texts."""
-
-    name: str
-    value: str
-    limit: str
-    met: bool
 
 
 @dataclass(frozen=True)
@@ -180,7 +171,7 @@ def _predicted(pipeline: Pipeline, root: Path, production: Version, split: str, 
 
 def check_guards(
     checkout: Path, predictions: PairedPredictions, margins: Mapping[str, float]
-) -> list[PromotionCriterion]:
+) -> list[Criterion]:
     """Compare two models on the slices of the rows that ``promotion.guards`` names.
 
     A slice stops a candidate that loses more than its margin and more than chance explains. A slice without
@@ -199,7 +190,7 @@ def check_guards(
 
 def _slice_criterion(
     predictions: PairedPredictions, key: str, slices: list[RowSlice], margin: float, level: float
-) -> PromotionCriterion:
+) -> Criterion:
     losses = []
     for row_slice in slices:
         loss = _loss(predictions, row_slice, margin, level)
@@ -214,7 +205,7 @@ def _slice_criterion(
     else:
         value = "no rows of it in the split"
     limit = f"no loss of more than {margin:g}, beyond chance (p <= {level:.2g})"
-    return PromotionCriterion(f"slice {key}", value, limit, met=bool(slices) and not losses)
+    return Criterion(f"slice {key}", value, limit, met=bool(slices) and not losses)
 
 
 def _loss(

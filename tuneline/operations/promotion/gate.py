@@ -29,11 +29,11 @@ from tuneline.judge.metrics.stats import Difference
 from tuneline.judge.metrics.table import METRIC_TABLE, primary_metric, project_metric
 from tuneline.model.linear.estimators import constant_prediction
 from tuneline.model.tasks import Task
+from tuneline.operations.criteria import Criterion
 from tuneline.operations.experiments.paired import McNemar
 from tuneline.operations.promotion.error_budget import ErrorBudget, GateEntry
 from tuneline.operations.promotion.evidence import (
     PairedPredictions,
-    PromotionCriterion,
     check_guards,
     paired_predictions,
     reported_split,
@@ -64,7 +64,7 @@ class PromotionDecision:
         entry: What the history of the registry keeps of it; ``None`` if none was in production.
     """
 
-    criteria: tuple[PromotionCriterion, ...]
+    criteria: tuple[Criterion, ...]
     metric: str
     gain: Difference
     test: McNemar | None
@@ -72,15 +72,19 @@ class PromotionDecision:
     entry: GateEntry | None = None
 
     @property
+    def unmet(self) -> list[Criterion]:
+        """The criteria that are not met."""
+        return [criterion for criterion in self.criteria if not criterion.met]
+
+    @property
     def promoted(self) -> bool:
         """True if every criterion is met."""
-        return all(criterion.met for criterion in self.criteria)
+        return not self.unmet
 
     @property
     def withheld(self) -> bool:
         """True if nothing but a hold stops the promotion."""
-        unmet = [criterion.name for criterion in self.criteria if not criterion.met]
-        return unmet == [HOLD_CRITERION]
+        return [criterion.name for criterion in self.unmet] == [HOLD_CRITERION]
 
     @property
     def outcome(self) -> str:
@@ -96,11 +100,7 @@ class PromotionDecision:
         """The criteria that are not met, in one line."""
         if self.withheld:
             return f"every other criterion is met, but {self.criteria[0].value}"
-        unmet = []
-        for criterion in self.criteria:
-            if not criterion.met:
-                unmet.append(f"{criterion.name}: {criterion.value}, required {criterion.limit}")
-        return "; ".join(unmet) or "every criterion is met"
+        return "; ".join(map(str, self.unmet)) or "every criterion is met"
 
     def __str__(self) -> str:
         """Return the decision and every criterion, for a commit message."""
@@ -117,7 +117,7 @@ class PromotionDecision:
 
 def decide_promotion(
     predictions: PairedPredictions,
-    guards: Sequence[PromotionCriterion],
+    guards: Sequence[Criterion],
     policy: PromotionPolicy,
     production: Version | None = None,
     deciding: str | None = None,
@@ -158,14 +158,14 @@ def decide_promotion(
     criteria = []
     if predictions.incomparable:
         criteria.append(
-            PromotionCriterion("comparison with production", predictions.incomparable, "possible", met=False)
+            Criterion("comparison with production", predictions.incomparable, "possible", met=False)
         )
     rows = "rows of the reported split"
     if predictions.independent < len(predictions.labels):
         rows = f"independent {rows}"
     number = predictions.independent
     limit = f">= {policy.min_rows:,}"
-    criteria.append(PromotionCriterion(rows, f"{number:,}", limit, met=number >= policy.min_rows))
+    criteria.append(Criterion(rows, f"{number:,}", limit, met=number >= policy.min_rows))
     criteria.append(_gain(gain, metric, predictions, policy, confidence))
     test = compared.test if has_test else None
     if test is not None:
@@ -221,7 +221,7 @@ def _gain(
     predictions: PairedPredictions,
     policy: PromotionPolicy,
     confidence: float,
-) -> PromotionCriterion:
+) -> Criterion:
     """Require that the whole confidence interval of the gain is above the policy's smallest gain."""
     over = "production"
     if predictions.production is None:
@@ -229,10 +229,10 @@ def _gain(
     value = f"{gain.first:.4f} - {gain.second:.4f} = {gain.value:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
     required = f"all of the {100 * confidence:.6g}% interval > {policy.min_gain:+g}"
     is_above = gain.low > policy.min_gain
-    return PromotionCriterion(f"{metric} over {over}", value, required, met=is_above)
+    return Criterion(f"{metric} over {over}", value, required, met=is_above)
 
 
-def _significance(test: McNemar, policy: PromotionPolicy, budget: ErrorBudget | None) -> PromotionCriterion:
+def _significance(test: McNemar, policy: PromotionPolicy, budget: ErrorBudget | None) -> Criterion:
     """Require a significantly better candidate, or no significantly worse one if the policy allows a loss.
 
     The test against production is one-sided, at the level that the budget has for this candidate. The test of
@@ -255,10 +255,10 @@ def _significance(test: McNemar, policy: PromotionPolicy, budget: ErrorBudget | 
         f"p = {p_value:.2g} (rows that only one predicts correctly: candidate {test.first_only}, baseline"
         f" {test.second_only})"
     )
-    return PromotionCriterion("McNemar's test", value, required, met)
+    return Criterion("McNemar's test", value, required, met)
 
 
-def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
+def _budget_left(budget: ErrorBudget) -> Criterion:
     """Require that the year's error probability is not used up."""
     reason = "an equal part, without validation rows"
     if budget.is_repeated:
@@ -269,7 +269,7 @@ def _budget_left(budget: ErrorBudget) -> PromotionCriterion:
         f"{budget.level:.2g} for this candidate, {reason}; {len(budget.entries)} candidates within a year"
         f" have used up {budget.spent:.2g} of {budget.total:g}"
     )
-    return PromotionCriterion("error budget", value, "some of it left", met=budget.level > 0)
+    return Criterion("error budget", value, "some of it left", met=budget.level > 0)
 
 
 def train_metric(root: Path) -> str | None:
@@ -323,7 +323,7 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
     # from the folder of the flows, as the policy: a candidate cannot change its own gate
     deciding = train_metric(root)
     budget = None
-    guards: list[PromotionCriterion] = []
+    guards: list[Criterion] = []
     if production is not None and predictions.production is not None:
         validation = validation_predictions(pipeline, root, production)
         if validation is not None and validation.incomparable:
@@ -339,7 +339,7 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
     # A hold is a criterion of its own: the log says what would have been promoted without it.
     hold = registry.on_hold()
     if hold:
-        criterion = PromotionCriterion(HOLD_CRITERION, hold, "none", met=False)
+        criterion = Criterion(HOLD_CRITERION, hold, "none", met=False)
         decision = replace(decision, criteria=(criterion, *decision.criteria))
     if budget is not None and production is not None:
         decision = replace(decision, entry=_entry(decision, budget, production))

@@ -11,7 +11,8 @@ import pytest
 from tests.params import write_params
 from tuneline.core.settings import PromotionPolicy
 from tuneline.model.tasks import Classification
-from tuneline.operations.promotion.evidence import PairedPredictions, PromotionCriterion, check_guards
+from tuneline.operations.criteria import Criterion
+from tuneline.operations.promotion.evidence import PairedPredictions, check_guards
 from tuneline.operations.promotion.gate import decide_promotion
 
 NAMES = Classification(("no", "yes"))
@@ -39,9 +40,7 @@ def checkout(tmp_path) -> Path:
     return tmp_path
 
 
-def check_slices(
-    checkout: Path, rows: PairedPredictions, margins: dict[str, float]
-) -> list[PromotionCriterion]:
+def check_slices(checkout: Path, rows: PairedPredictions, margins: dict[str, float]) -> list[Criterion]:
     return check_guards(checkout, rows, margins)
 
 
