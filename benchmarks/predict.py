@@ -22,8 +22,7 @@ from rich.table import Table
 from benchmarks.inference import MRPC_LENGTHS, bert
 from stages.export import embed, tokenizer_record
 from tests.records import export_record
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import write_record
+from tuneline.core.stage.records import file_hash, write_record
 from tuneline.model.tokens.architectures import restrict_last_layer
 from tuneline.model.tokens.batches import Batch, length_sorted_batches
 from tuneline.model.tokens.tokenizer import save_tokenizer

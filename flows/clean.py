@@ -15,7 +15,7 @@ from prefect.client.schemas import State
 
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.repository.dvc import cache_folder, file_in_cache, load_yaml
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked
 from tuneline.core.settings import Settings, load_settings
 from tuneline.operations.alerts import ended
 from tuneline.operations.promotion.registry import Registry

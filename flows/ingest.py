@@ -14,9 +14,8 @@ from tuneline.checks.results import Checks
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import CHECKS, PARAMS
 from tuneline.core.repository.dvc import require_remote
-from tuneline.core.runtime.locks import BusyError, locked
-from tuneline.core.runtime.terminal import visible
-from tuneline.core.runtime.wording import first_of
+from tuneline.core.runtime.files import BusyError, locked
+from tuneline.core.runtime.terminal import first_of, visible
 from tuneline.core.settings import Settings, load_settings
 from tuneline.operations.alerts import ended, send
 from tuneline.operations.inbox import Incoming

@@ -12,7 +12,7 @@ from tuneline.core.repository.git import GitError
 from tuneline.core.repository.promoted_models import ARTIFACT, PRODUCTION_STAGE, ModelRepository
 from tuneline.core.repository.registry import Version
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.runtime.locks import BusyError
+from tuneline.core.runtime.files import BusyError
 from tuneline.core.runtime.terminal import say, visible
 from tuneline.core.settings import load_settings
 from tuneline.operations.promotion.registry import ConflictError, Registry, RegistryError

@@ -17,7 +17,7 @@ from prefect.client.schemas import State
 
 from tuneline.checks.results import Profile
 from tuneline.core.repository.promoted_models import ModelRepository
-from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.files import BusyError, locked
 from tuneline.core.runtime.terminal import visible
 from tuneline.core.settings import DriftSettings, Settings, load_settings
 from tuneline.operations.alerts import ended, send_if_due

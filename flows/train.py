@@ -21,7 +21,7 @@ from prefect.client.schemas import State
 from prefect.states import Completed
 
 from tuneline.core.repository.dvc import require_remote
-from tuneline.core.runtime.locks import BusyError, lock, unlock
+from tuneline.core.runtime.files import BusyError, lock, unlock
 from tuneline.core.settings import Ref, Settings, load_settings
 from tuneline.operations.promotion.outcome import EndedRun, finish
 from tuneline.operations.promotion.registry import Registry, fetch_reference

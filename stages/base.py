@@ -17,16 +17,13 @@ from pathlib import Path
 from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params, warn_of_learning_rate
 from tuneline.core.paths import BASE, BASE_MODEL, BASE_RECORD, BASE_TOKENIZER
-from tuneline.core.runtime.atomic_files import replace_directory
 from tuneline.core.runtime.errors import ParamsError
+from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.entry import run_stage
-from tuneline.core.stage.hashes import file_hash
 from tuneline.core.stage.launch import check_launch
-from tuneline.core.stage.provenance import write_provenance
-from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource, PretrainedSource
-from tuneline.core.stage.tokenizer_files import TOKENIZER_JSON
+from tuneline.core.stage.provenance import BaseSource, PretrainedSource, write_provenance
+from tuneline.core.stage.records import file_hash, write_record
 from tuneline.model.checkpoints.base_tokens import check_tokens
 from tuneline.model.checkpoints.pretrained import (
     CONFIG,
@@ -36,6 +33,7 @@ from tuneline.model.checkpoints.pretrained import (
     find_pretrained,
 )
 from tuneline.model.tokens.tokenizer import load_tokenizer
+from tuneline.model.tokens.tokenizer_settings import TOKENIZER_JSON
 
 
 def check_weights(checkpoint: Pretrained, folder: Path) -> None:

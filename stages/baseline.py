@@ -16,7 +16,7 @@ import pyarrow as pa
 from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import BASE_MODEL, BASELINES, RAW, TOKENIZER, split_file
-from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.entry import require, run_stage
 from tuneline.core.stage.tables import SplitReader, check_text_columns, rebatch

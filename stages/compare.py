@@ -14,12 +14,11 @@ from typing import Any
 
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import CANDIDATES, COMPARISON, METRICS, PREDICTIONS, TOKENIZED
-from tuneline.core.runtime.atomic_files import replace_directory
 from tuneline.core.runtime.errors import GateError
+from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.entry import require, run_stage
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import Metrics, write_record
+from tuneline.core.stage.records import Metrics, file_hash, write_record
 from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_logits

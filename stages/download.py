@@ -23,14 +23,13 @@ from tuneline.core.params import Params
 from tuneline.core.params.data import DataParams
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
-from tuneline.core.runtime.atomic_files import publish_directory, replace_directory, working_directory
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import publish_directory, replace_directory, working_directory
 from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.entry import run_stage
 from tuneline.core.stage.launch import check_launch
-from tuneline.core.stage.provenance import write_provenance
+from tuneline.core.stage.provenance import AppliedCorrections, RawSource, SplitSource, write_provenance
 from tuneline.core.stage.records import Metrics, write_record
-from tuneline.core.stage.sources import AppliedCorrections, RawSource, SplitSource
 from tuneline.core.stage.tables import GROUP_COLUMN, LABELS, shard_file, write_numbers
 from tuneline.model.tasks import task_with_names
 from tuneline.rows.reading.labelled import LabelledColumns

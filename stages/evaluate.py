@@ -34,8 +34,8 @@ from tuneline.core.paths import (
     TOKENIZED,
     split_file,
 )
-from tuneline.core.runtime.atomic_files import replace_directory
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.entry import Measurements, require, run_stage
 from tuneline.core.stage.records import Metrics, write_record

@@ -21,25 +21,29 @@ import onnx
 from tuneline.core.params import ExportParams, Params
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import BASE_RECORD, CANDIDATES, CLASSIFIER, RAW, SPLITS, TOKENIZED
-from tuneline.core.runtime.atomic_files import replace_directory, write_json
+from tuneline.core.runtime.files import replace_directory, write_json
 from tuneline.core.runtime.terminal import progress
 from tuneline.core.stage.entry import Measurements, require, run_stage
-from tuneline.core.stage.hashes import file_hash, split_hash
-from tuneline.core.stage.provenance import StageProvenance, provenance_file, stage_provenance
-from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource, RawSource
-from tuneline.core.stage.tables import SplitReader, input_columns
-from tuneline.core.stage.tokenizer_files import (
-    FAST_TOKENIZER_FILES,
-    LONG_TEXT_JSON,
-    TOKENIZER_CONFIG,
-    TOKENIZER_JSON,
+from tuneline.core.stage.provenance import (
+    BaseSource,
+    RawSource,
+    StageProvenance,
+    provenance_file,
+    stage_provenance,
 )
+from tuneline.core.stage.records import file_hash, split_hash, write_record
+from tuneline.core.stage.tables import SplitReader, input_columns
 from tuneline.model.tasks import Task, trained_task
 from tuneline.model.tasks.schemas import read_task
 from tuneline.model.tokens.batches import length_sorted_batches
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 from tuneline.model.tokens.tokenizer import long_text_beside
+from tuneline.model.tokens.tokenizer_settings import (
+    FAST_TOKENIZER_FILES,
+    LONG_TEXT_JSON,
+    TOKENIZER_CONFIG,
+    TOKENIZER_JSON,
+)
 from tuneline.onnx.graph import input_names, save_model, to_onnx
 from tuneline.onnx.int8 import to_int8
 from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance

@@ -11,7 +11,7 @@ missing in a new clone, so DVC runs this stage there although ``dvc.lock`` fits,
 from pathlib import Path
 
 from tuneline.core.paths import REPORTS
-from tuneline.core.runtime.atomic_files import write_json
+from tuneline.core.runtime.files import write_json
 from tuneline.core.stage.entry import run_stage
 from tuneline.page.page import CARD, PAGE, read_report, write_report
 

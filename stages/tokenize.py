@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING
 from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import BASE_TOKENIZER, METRICS, RAW, SPLITS, TOKENIZED, TOKENIZER
-from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.files import replace_directory
 from tuneline.core.stage.engines import map_tasks
 from tuneline.core.stage.entry import Measurements, run_stage
 from tuneline.core.stage.launch import check_launch
-from tuneline.core.stage.provenance import write_provenance
+from tuneline.core.stage.provenance import BaseSource, write_provenance
 from tuneline.core.stage.records import Metrics, write_record
-from tuneline.core.stage.sources import BaseSource
 from tuneline.core.stage.tables import SplitReader, shard_file
-from tuneline.core.stage.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokens.architectures import has_token_type_ids, read_base, token_limit
 from tuneline.model.tokens.encoded_columns import EncodingCounts
 from tuneline.model.tokens.long_text import LongText
 from tuneline.model.tokens.tokenizer import checkpoint_limit, load_tokenizer, save_tokenizer
+from tuneline.model.tokens.tokenizer_settings import TOKENIZER_JSON
 from tuneline.model.tokens.training import (
     TRAINING_ROWS,
     SavedTokenizer,

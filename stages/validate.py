@@ -29,8 +29,8 @@ from tuneline.core.paths import (
     SPLITS,
     TOKENIZED,
 )
-from tuneline.core.runtime.atomic_files import replace_directory, working_directory
 from tuneline.core.runtime.errors import GateError
+from tuneline.core.runtime.files import replace_directory, working_directory
 from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.entry import run_stage
 from tuneline.core.stage.launch import check_launch

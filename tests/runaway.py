@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 
 TEXT = "x" * 60
 """A text for which it takes more steps than the tokenizers library allows."""

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.params import change_params, write_params
-from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource
 from tuneline.core.stage.tables import LABELS, SplitReader, write_table
 from tuneline.judge.metrics.predictions import write_baselines, write_predictions
 from tuneline.model.tasks import task_with_names

@@ -16,8 +16,7 @@ from omegaconf import OmegaConf
 import tuneline.core.params.hydra_plugins.defaults  # noqa: F401 - gives Hydra the defaults, as DVC does (.dvc/config)
 from tests.conftest import ROOT
 from tests.project import Project
-from tuneline.core.params.loading import known_keys, parse_params
-from tuneline.core.stage.yaml_files import read_yaml
+from tuneline.core.params.loading import known_keys, parse_params, read_yaml
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))
 

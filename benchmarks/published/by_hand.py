@@ -37,8 +37,8 @@ from transformers import (
     set_seed,
 )
 
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.paths import PARAMS, RAW
-from tuneline.core.stage.yaml_files import read_yaml
 
 EVALUATION_BATCH = 64
 

@@ -31,7 +31,7 @@ import psutil
 from benchmarks.service.peers import TUNELINE, end, free_port, wait_for_health
 from benchmarks.service.rows import body, read_rows
 from benchmarks.service.versions import ModelVersion, write_versions
-from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.files import replace_directory
 from tuneline.onnx.usage import EXPORT_RECORD
 
 RELOADS = 20

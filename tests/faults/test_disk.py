@@ -90,7 +90,7 @@ def test_full_disk_is_recognized_in_the_error_of_each_library(tmp_path, library)
     code = f"""
 from pathlib import Path
 from tuneline.core.runtime.errors import DiskError
-from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.files import replace_directory
 try:
     with replace_directory(Path("out")) as folder:
         path = folder / "file"

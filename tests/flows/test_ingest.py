@@ -18,7 +18,7 @@ from tests.dvc_files import add_remote, init_dvc
 from tests.flows.conftest import sh
 from tests.flows.prefect_server import events, until
 from tests.params import write_params
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked
 from tuneline.operations.runs.repository import Repository
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]

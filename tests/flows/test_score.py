@@ -10,7 +10,7 @@ from prefect.events import emit_event
 from flows.score import score
 from tests.flows.conftest import UNLIKE, tickets
 from tests.flows.prefect_server import events, until
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked
 from tuneline.operations.inbox import METADATA
 
 pytestmark = pytest.mark.timeout(600)

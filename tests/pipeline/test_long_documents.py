@@ -13,8 +13,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.params import write_params
+from tuneline.core.stage.provenance import BaseSource
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Classification
 from tuneline.model.tasks.schemas import raw_schema

@@ -16,9 +16,8 @@ from ruamel.yaml import YAML
 from stages.evaluate import write_plots
 from tests.project import GIT_IDENTITY
 from tests.records import export_record
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource, PretrainedSource
+from tuneline.core.stage.provenance import BaseSource, PretrainedSource
+from tuneline.core.stage.records import file_hash, write_record
 from tuneline.core.stage.tables import write_table
 from tuneline.judge.evaluation.scoring import (
     SplitPredictions,

@@ -14,9 +14,9 @@ import pyarrow as pa
 from tests.dvc_files import init_dvc
 from tests.params import change_params, write_params
 from tests.project import GIT_IDENTITY
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.repository.git import run_git
 from tuneline.core.stage.tables import write_table
-from tuneline.core.stage.yaml_files import read_yaml
 from tuneline.judge.metrics.predictions import write_predictions
 from tuneline.judge.metrics.stats import metric_interval
 from tuneline.judge.metrics.table import METRIC_TABLE

@@ -1,7 +1,7 @@
 """The table of all data checks.
 
 It says what each expects of a table, and what to do about a violation. To add a check: an entry here, its
-name in ``tuneline/core/params/validate.py``, a case in ``tests/tuneline/checks/test_definitions.py``, and a
+name in ``tuneline/core/params/evaluate.py``, a case in ``tests/tuneline/checks/test_definitions.py``, and a
 row in ``docs/data-checks.md``. A check compares columns of a table with limits; ``tables`` derives both.
 """
 
@@ -21,7 +21,7 @@ from great_expectations.expectations.metadata_types import FailureSeverity
 from numpy.typing import NDArray
 
 from tuneline.checks.analysis.near_duplicates import NO_ROW
-from tuneline.core.params.validate import ValidateParams
+from tuneline.core.params.evaluate import ValidateParams
 from tuneline.core.stage.tables import LABELS
 
 Columns = dict[str, NDArray[Any]]

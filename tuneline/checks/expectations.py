@@ -23,11 +23,11 @@ from tuneline.checks.definitions import CHECK_TABLE, Check, Table, expectations,
 from tuneline.checks.raw import RawSplit, split_of_rows
 from tuneline.checks.results import CheckEntry, Checks, Profile, Status, Violation
 from tuneline.checks.tables import DerivedData
-from tuneline.core.params.validate import ValidateParams
+from tuneline.core.params.evaluate import ValidateParams
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.terminal import phase
 from tuneline.core.stage.arrays import RowNumbers
-from tuneline.core.stage.hashes import split_hash
+from tuneline.core.stage.records import split_hash
 from tuneline.core.stage.tables import ROW_GROUP, SplitReader, failing_rows_schema, rebatch, write_batches
 
 MAX_ROWS = 5

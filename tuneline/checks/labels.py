@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tuneline.checks.analysis.distributions import bins
 from tuneline.checks.definitions import percent
 from tuneline.checks.raw import RawSplit
-from tuneline.core.stage.sampling import UNSPACED, read_sample
 from tuneline.core.stage.tables import LABELS
+from tuneline.core.stage.texts import UNSPACED, read_sample
 from tuneline.judge.metrics.stats import wilson_interval
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import labels_of

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tuneline.checks.analysis.near_duplicates import NO_ROW, NearDuplicateRows, OriginRows, first_copies
 from tuneline.checks.definitions import Columns
 from tuneline.core.params import RunParams
-from tuneline.core.runtime.atomic_files import replace_file
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import phase
 from tuneline.core.stage.engines import map_tasks
 from tuneline.core.stage.tables import LABELS, SplitReader

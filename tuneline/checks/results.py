@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from tuneline.checks.analysis.distributions import Distribution
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.stage.records import OMITTED, Number, Record
 from tuneline.core.stage.texts import Keys
 from tuneline.model.tasks import Task, recorded_kind, task_with_names

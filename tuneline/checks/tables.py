@@ -35,7 +35,7 @@ from tuneline.checks.tokenized import (
     whole_lengths,
 )
 from tuneline.core.params import Params, TokenizeParams
-from tuneline.core.params.validate import ValidateParams
+from tuneline.core.params.evaluate import ValidateParams
 from tuneline.core.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import phase

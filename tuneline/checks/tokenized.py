@@ -24,9 +24,9 @@ from tuneline.core.stage.arrays import RaggedArray, RowNumbers
 from tuneline.core.stage.engines import map_tasks
 from tuneline.core.stage.entry import require
 from tuneline.core.stage.tables import LABELS, WINDOW_LENGTHS, SplitReader
-from tuneline.core.stage.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import labels_of
+from tuneline.model.tokens.tokenizer_settings import TOKENIZER_CONFIG, TOKENIZER_JSON
 
 MEASURED_ROWS = 2_000
 """Rows of a split whose texts are tokenized again at most."""

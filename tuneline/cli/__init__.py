@@ -35,8 +35,7 @@ from tuneline.cli import (
     sweep,
     versions,
 )
-from tuneline.core.runtime.disk_errors import explain_disk_errors
-from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.errors import StageError, explain_disk_errors
 
 
 class Commands(TyperGroup):

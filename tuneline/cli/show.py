@@ -28,9 +28,8 @@ from tuneline.core.repository.git import (
 )
 from tuneline.core.repository.source_versions import set_back
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.stage.records import Metrics
-from tuneline.core.stage.sources import BaseSource
 from tuneline.judge.evaluation.keys import INDEPENDENT_ROWS, baseline_key, custom_metrics
 from tuneline.judge.evaluation.table import ALL_METRICS
 from tuneline.onnx.comparison_records import ComparisonRecord

@@ -22,10 +22,10 @@ def command(file: File) -> None:
 
     The trainings are experiments of DVC: the same command goes on with a sweep that was stopped or killed.
     """
+    from tuneline.core.params.loading import read_yaml
     from tuneline.core.paths import PARAMS
     from tuneline.core.repository.git import missing
     from tuneline.core.repository.source_versions import require_present
-    from tuneline.core.stage.yaml_files import read_yaml
     from tuneline.operations.experiments.sweep import run_sweep
 
     root = Path.cwd()
@@ -51,7 +51,7 @@ def print_trial(trial: "Trial", reason: str) -> None:
 
 def verdict(root: Path, trials: list["Trial"]) -> list[str]:
     """Return what came of a sweep, in sentences."""
-    from tuneline.core.runtime.wording import first_of
+    from tuneline.core.runtime.terminal import first_of
     from tuneline.operations.experiments.sweep import select_winner
 
     best = trials[0]

@@ -10,9 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuneline.core.params.loading import validated
+from tuneline.core.params.loading import read_yaml, validated
 from tuneline.core.params.section import Positive, PositiveFloat, Rate, Section
-from tuneline.core.stage.yaml_files import read_yaml
 
 SETTINGS = Path("conf/flows.yaml")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tuneline.core.params.evaluate import CostParams
 from tuneline.core.paths import FAILING_ROWS, TOKENIZED
 from tuneline.core.runtime.terminal import say
-from tuneline.core.stage.rounding import NUMBER_DIGITS, rounded_up
+from tuneline.core.stage.records import NUMBER_DIGITS, rounded_up
 from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
 from tuneline.judge.decisions.rule import CostRule, answers_of

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.judge.decisions.evidence import EVIDENCE_FILE, Evidence, read_evidence
 from tuneline.onnx.usage import DAMAGED, EXPORT_RECORD, UsageRecord
 

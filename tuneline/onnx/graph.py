@@ -19,8 +19,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tuneline.core.runtime.atomic_files import temporary_directory
 from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.files import temporary_directory
 from tuneline.model.tokens.batches import Batch
 from tuneline.onnx.session import OnnxClassifier
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from tuneline.core.runtime.atomic_files import temporary_directory
+from tuneline.core.runtime.files import temporary_directory
 from tuneline.model.tokens.batches import Batch
 from tuneline.onnx.graph import clean_graph, input_names, quiet, save_model
 from tuneline.onnx.session import open_session, session_options

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tuneline.core.paths import CANDIDATES, ONNX
-from tuneline.core.runtime.atomic_files import replace_directory
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import write_record
+from tuneline.core.runtime.files import replace_directory
+from tuneline.core.stage.records import file_hash, write_record
 from tuneline.judge.decisions.evidence import EVIDENCE_FILE, write_evidence
 from tuneline.onnx.comparison_records import ComparisonRecord
 from tuneline.onnx.decisions import ModelDecisions

@@ -9,9 +9,8 @@ from typing import Any
 
 from pydantic import model_validator
 
-from tuneline.core.stage.provenance import StageProvenance, parameters_hash
+from tuneline.core.stage.provenance import BaseSource, RawSource, StageProvenance, parameters_hash
 from tuneline.core.stage.records import OMITTED, Record
-from tuneline.core.stage.sources import BaseSource, RawSource
 from tuneline.onnx.usage import FORMAT, UsageRecord
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.hashes import content_key, file_hash
-from tuneline.core.stage.records import OMITTED, Number, Record
+from tuneline.core.stage.records import OMITTED, Number, Record, content_key, file_hash
 from tuneline.model.tokens.long_text import LongText
 
 EXPORT_RECORD = "export.json"

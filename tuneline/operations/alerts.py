@@ -12,9 +12,8 @@ from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.states import Completed, Failed
 
-from tuneline.core.runtime.atomic_files import write_json
-from tuneline.core.runtime.terminal import visible
-from tuneline.core.runtime.wording import first_lines
+from tuneline.core.runtime.files import write_json
+from tuneline.core.runtime.terminal import first_lines, visible
 
 REPORTED = 20
 """Problems in the message of a run; notifications contain it."""

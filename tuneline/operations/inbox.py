@@ -15,11 +15,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tuneline.core.runtime.atomic_files import write_json
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import write_json
 from tuneline.core.runtime.terminal import visible
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import Record
+from tuneline.core.stage.records import Record, file_hash
 from tuneline.rows.reading.formats import ENDINGS
 
 LONGEST_NAME = 200

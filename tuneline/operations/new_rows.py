@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from tuneline.core.params.data import DataParams
 from tuneline.core.paths import SOURCE
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError, ParamsError
-from tuneline.core.runtime.wording import listed
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.runtime.files import replace_file
+from tuneline.core.runtime.terminal import listed
+from tuneline.core.stage.records import file_hash
 from tuneline.core.stage.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.model.tasks import task_with_names
 from tuneline.model.tasks.columns import UNIT_SEPARATOR, label_texts, observed_classes, staged_type

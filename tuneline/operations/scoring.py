@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 
 from tuneline.checks.results import Profile
 from tuneline.core.repository.registry import Version
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import InputError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.settings import Scoring
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.operations.drift import RowCounts
 from tuneline.operations.inbox import METADATA, Incoming, Outbox, ScoredRecord

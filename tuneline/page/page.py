@@ -25,7 +25,7 @@ from tuneline.core.repository.git import (
 )
 from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.runtime.terminal import say
-from tuneline.core.stage.sources import BaseSource, RawSource
+from tuneline.core.stage.provenance import BaseSource, RawSource
 from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.decisions import CERTAINTY
 from tuneline.judge.decisions.abstention import Abstention, promised_abstentions

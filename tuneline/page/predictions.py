@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.stage.arrays import Floats
 from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.decisions.rule import answers_of
 from tuneline.judge.metrics.predictions import PredictedLogits, read_logits
 from tuneline.judge.metrics.scores import confusion_matrix
 from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.probabilities import likelihoods
+from tuneline.model.tasks.task import Floats
 from tuneline.page.label_texts import label_text
 from tuneline.page.verdict.facts import present_predictions
 from tuneline.page.verdict.rules import judge_errors

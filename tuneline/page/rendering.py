@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuneline.checks.page import template_environment
 from tuneline.core.runtime.terminal import visible
-from tuneline.core.stage.rounding import shown
+from tuneline.core.stage.records import shown
 from tuneline.page.titles import title_of
 
 if TYPE_CHECKING:

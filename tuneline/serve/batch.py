@@ -18,8 +18,7 @@ from pydantic import ValidationError
 
 from tuneline.core.params.data import FilesParams
 from tuneline.core.repository.dvc import by_key
-from tuneline.core.runtime.disk_errors import explain_disk_errors
-from tuneline.core.runtime.errors import DataError, InputError, StageError, refusing
+from tuneline.core.runtime.errors import DataError, InputError, StageError, explain_disk_errors, refusing
 from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.engines import EngineOptions, map_tasks
 from tuneline.onnx.records import ExportRecord

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.core.stage.rounding import NUMBER_DIGITS, rounded_numbers, rounded_probabilities
+from tuneline.core.stage.records import NUMBER_DIGITS, rounded_numbers, rounded_probabilities
 from tuneline.judge.decisions.rule import PLAIN, AnswerRule, Answers
 from tuneline.model.tasks import Classification, Multilabel, Regression, Task
 from tuneline.model.tokens.encoding import EncodingError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuneline.core.repository.promoted_models import ModelRepository
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.onnx.probes import check_probes
 from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL, exported_file
 from tuneline.serve.dialects import model_metadata

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Regex
 from tokenizers.pre_tokenizers import Split
 
-from tuneline.core.stage.rounding import DIGITS, NUMBER_DIGITS, decimal_places
+from tuneline.core.stage.records import DIGITS, NUMBER_DIGITS, decimal_places
 from tuneline.judge.decisions.rule import answers_of
 from tuneline.model.tasks import Task
 from tuneline.onnx.exported_model import ExportedModel

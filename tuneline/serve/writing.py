@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.core.stage.tables import ROW_GROUP
 from tuneline.judge.decisions.rule import NO_NUMBER

@@ -15,11 +15,10 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from tuneline.core.params import Params
-from tuneline.core.runtime.atomic_files import replace_directory
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.runtime.locks import BusyError, locked
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.runtime.files import BusyError, locked, replace_directory
 from tuneline.core.stage.provenance import stage_code
+from tuneline.core.stage.records import file_hash
 from tuneline.training.data import model_input_files
 from tuneline.training.devices import TRAINING_LIBRARIES, sharding
 from tuneline.training.progress import TrainingProgress

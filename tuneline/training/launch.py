@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
-from tuneline.core.runtime.disk_errors import explain_disk_errors
-from tuneline.core.runtime.errors import ParamsError, StageError
+from tuneline.core.runtime.errors import ParamsError, StageError, explain_disk_errors
 from tuneline.core.runtime.processes import PARENT, end_with_parent
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage import entry as stage  # noqa: F401 - sets variables that libraries read when they are imported

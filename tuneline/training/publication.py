@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers.utils import logging
 
 from tuneline.core.params import Params
-from tuneline.core.runtime.atomic_files import replace_directory
+from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import say
 from tuneline.judge.metrics.predictions import clusters_of_split
 from tuneline.judge.metrics.stats import Interval

@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 
 from tuneline.core.params import Params, RunParams, TrainParams
 from tuneline.core.paths import CHECKPOINTS
-from tuneline.core.runtime.atomic_files import write_json
+from tuneline.core.runtime.files import write_json
 from tuneline.core.stage.arrays import RowNumbers
-from tuneline.core.stage.hashes import content_key
+from tuneline.core.stage.records import content_key
 from tuneline.model.linear.pooled_classifier import TrainedModel
 from tuneline.model.tasks import Regression
 from tuneline.model.tasks.task import Logits

@@ -236,8 +236,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     from onnx import TensorProto, helper, numpy_helper, save_model
 
     from stages.export import embed, tokenizer_record
-    from tuneline.core.stage.hashes import file_hash
-    from tuneline.core.stage.records import write_record
+    from tuneline.core.stage.records import file_hash, write_record
     from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
     from tuneline.onnx.usage import FORMAT, ModelRecord
 

@@ -12,7 +12,7 @@ from stages.compare import main
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.runtime.errors import GateError, StageError
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import exported_file
 

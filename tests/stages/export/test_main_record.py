@@ -7,9 +7,8 @@ import pytest
 from stages import export as export_record
 from tests.params import write_params
 from tuneline.core.paths import SPLITS, split_file
-from tuneline.core.stage.provenance import StageProvenance, provenance_file
+from tuneline.core.stage.provenance import BaseSource, PretrainedSource, StageProvenance, provenance_file
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource, PretrainedSource
 
 BASE = PretrainedSource(
     name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}

@@ -17,8 +17,8 @@ from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import sentences, write_raw, write_splits
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError, ParamsError
+from tuneline.core.stage.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource, PretrainedSource
 from tuneline.model.tasks import Regression
 from tuneline.model.tasks.schemas import read_task
 

@@ -11,8 +11,8 @@ from tests.params import change_params, write_params
 from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.stage.provenance import BaseSource
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource
 from tuneline.core.stage.tables import SplitReader, shard_file
 
 MAX_LENGTH = 16

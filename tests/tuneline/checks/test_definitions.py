@@ -12,7 +12,7 @@ from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.definitions import CHECK_TABLE
 from tuneline.checks.results import Profile, Words
 from tuneline.checks.tables import derive_tables
-from tuneline.core.params.validate import ERROR_CHECKS, WARNING_CHECKS
+from tuneline.core.params.evaluate import ERROR_CHECKS, WARNING_CHECKS
 from tuneline.model.tasks import Classification
 
 

@@ -10,7 +10,7 @@ from tuneline.checks.report import write_checks
 from tuneline.checks.tables import derive_tables
 from tuneline.core.params import Params
 from tuneline.core.paths import SPLITS
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.model.tasks import Classification
 
 MARKUP = "<script>alert('x')</script><img src=x onerror=alert(1)> & \u202egnp.exe"

@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from tests.model_comparisons import FIGURES
 from tuneline.cli import app
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import write_record
+from tuneline.core.stage.records import file_hash, write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 
 runner = CliRunner(env={"COLUMNS": "200"})

@@ -12,7 +12,7 @@ from stages.compare import main
 from tests.exported_pipeline import exported_pipeline
 from tests.params import change_params
 from tuneline.core.params.evaluate import CostParams
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.judge.decisions.evidence import read_evidence
 from tuneline.model.tasks import Classification, Regression
 from tuneline.onnx.decisions import (

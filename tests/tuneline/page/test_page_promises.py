@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.exported_pipeline import published_pipeline
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.judge.decisions.evidence import Evidence, JudgedAnswers, write_evidence
 from tuneline.page.page import read_promises, read_report
 from tuneline.page.rendering import render_card, render_report

@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerFast
 from tests.params import complete
 from tuneline.core.params import Params, RunParams
 from tuneline.core.params.loading import parse_params
+from tuneline.core.stage.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.sources import BaseSource, PretrainedSource
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Task, task_with_names
 from tuneline.model.tasks.schemas import tokenized_schema

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from tuneline.checks.results import Checks
 from tuneline.core.params import Params
-from tuneline.core.params.validate import ERROR_CHECKS, WARNING_CHECKS
+from tuneline.core.params.evaluate import ERROR_CHECKS, WARNING_CHECKS
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.core.runtime.errors import StageError
 from tuneline.core.stage.arrays import RowNumbers
-from tuneline.core.stage.hashes import split_hash
+from tuneline.core.stage.records import split_hash
 from tuneline.core.stage.tables import SplitReader, failing_rows_schema, read_table
 from tuneline.core.stage.texts import same_text_keys
 from tuneline.rows.reading.rows import nearest

@@ -22,9 +22,8 @@ from tuneline.core.params.data import LabelSetsParams
 from tuneline.core.repository.dvc import by_key
 from tuneline.core.repository.promoted_models import ModelRepository
 from tuneline.core.runtime.errors import DataError, StageError, refusing
-from tuneline.core.runtime.terminal import phase, progress
-from tuneline.core.runtime.wording import listed
-from tuneline.core.stage.rounding import NUMBER_DIGITS, rounded_numbers, shown
+from tuneline.core.runtime.terminal import listed, phase, progress
+from tuneline.core.stage.records import NUMBER_DIGITS, rounded_numbers, shown
 from tuneline.judge.decisions.rule import NO_NUMBER
 from tuneline.judge.evaluation.evaluation import evaluate_predictions
 from tuneline.judge.evaluation.keys import metric_names

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tuneline.checks.text_lengths import MOST_PIECES, TextLengths
-from tuneline.core.params.model import invalid_name
+from tuneline.core.params.train import invalid_name
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.model.checkpoints.pretrained import CONFIG, Pretrained, check_model_type, find_pretrained
 from tuneline.model.tokens.architectures import token_limit

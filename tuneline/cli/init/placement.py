@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from tuneline.core.paths import SOURCE, SPLITS
 from tuneline.core.repository.git import file_of_dvc, missing, named
 from tuneline.core.repository.programs import run_dvc
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import say
 from tuneline.rows.reading.tables import Layout
 

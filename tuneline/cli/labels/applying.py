@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tuneline.core.params import DataParams
 from tuneline.core.paths import RAW, SPLITS
 from tuneline.core.runtime.errors import InputError
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.core.stage.tables import LABELS, SplitReader
 from tuneline.core.stage.texts import normalized
 from tuneline.model.tasks import Task

@@ -6,11 +6,15 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tuneline.core.params.data import DataParams, TokenizeParams
-from tuneline.core.params.evaluate import CompareParams, DecideParams, EvaluateParams, ExportParams
-from tuneline.core.params.model import ModelParams
+from tuneline.core.params.evaluate import (
+    CompareParams,
+    DecideParams,
+    EvaluateParams,
+    ExportParams,
+    ValidateParams,
+)
 from tuneline.core.params.section import FunctionName, Section
-from tuneline.core.params.train import RunParams, TrainParams
-from tuneline.core.params.validate import ValidateParams
+from tuneline.core.params.train import ModelParams, RunParams, TrainParams
 from tuneline.core.runtime.errors import ParamsError
 
 __all__ = [

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from tuneline.core.params.section import Fraction, Positive, Rate, Section
-from tuneline.core.stage.task_kinds import TaskKind
 
+TaskKind = Literal["classification", "regression", "multilabel"]
+"""What a label is: a class, a number, or a set of names."""
 LABELS_OF_COLUMNS = "labels"
 """What people call the labels of several columns."""
 

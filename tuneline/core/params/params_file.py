@@ -9,9 +9,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.representer import RoundTripRepresenter
 
-from tuneline.core.params.loading import parse_params
-from tuneline.core.runtime.atomic_files import replace_file
-from tuneline.core.stage.yaml_files import read_yaml
+from tuneline.core.params.loading import parse_params, read_yaml
+from tuneline.core.runtime.files import replace_file
 
 Changes = Mapping[str, Any]
 """New values by dotted key."""

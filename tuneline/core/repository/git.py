@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.params.model import is_folder
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.params.params_file import get_value
+from tuneline.core.params.train import is_folder
 from tuneline.core.paths import BASE_SOURCE, ONNX, PARAMS, SOURCE
 from tuneline.core.repository.dvc import Lock, by_key, cached_files, is_intact, md5_of
 from tuneline.core.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
 from tuneline.core.runtime.errors import ParamsError, StageError
-from tuneline.core.runtime.terminal import redacted, visible
-from tuneline.core.runtime.wording import first_of
+from tuneline.core.runtime.terminal import first_of, redacted, visible
 from tuneline.core.stage.provenance import StageProvenance, provenance_file
-from tuneline.core.stage.yaml_files import read_yaml
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER_PATH = "models/classifier"

@@ -17,8 +17,8 @@ from tuneline.core.repository.git import registries
 from tuneline.core.repository.programs import run_dvc
 from tuneline.core.repository.registry import RegistryTag, RegistryTags, Version
 from tuneline.core.repository.worktrees import fetched_files
-from tuneline.core.runtime.atomic_files import temporary_directory
 from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.files import temporary_directory
 
 ARTIFACT = ONNX.name
 """Name of the models in the registry."""

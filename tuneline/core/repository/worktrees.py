@@ -25,8 +25,7 @@ from tuneline.core.repository.dvc import (
 )
 from tuneline.core.repository.git import GitError, lock_at, run_git
 from tuneline.core.repository.programs import dvc_error, run_dvc, start_dvc
-from tuneline.core.runtime.disk_errors import explain_disk_errors
-from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.errors import DataError, explain_disk_errors
 
 RWLOCK = Path(".dvc/tmp/rwlock")
 """File in which DVC names the processes that run stages."""

@@ -1,4 +1,4 @@
-"""Safe printing of text and progress: control characters in texts, file names and commits appear as codes.
+"""Safe printing of text, lists and progress: control characters in texts and file names appear as codes.
 
 Pages and model cards show them as the same codes (``tuneline.checks.page.visible_value``).
 """
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -178,3 +178,32 @@ def phase(detail: str) -> None:
     """Set the detail of the step that is shown, if there is one."""
     if Progress._shown is not None:
         Progress._shown.detail = detail
+
+
+def first_of(texts: Sequence[str], limit: int) -> str:
+    """Join the first texts by commas; those after ``limit`` are counted instead of named."""
+    joined = ", ".join(texts[:limit])
+    if len(texts) > limit:
+        joined += f" and {len(texts) - limit:,} more"
+    return joined
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Join quoted names; those after ``limit`` are counted instead of named."""
+    return first_of([repr(name) for name in names], limit)
+
+
+def first_lines(lines: Sequence[str], limit: int, total: int | None = None) -> list[str]:
+    """Return the first lines, and a last one that counts those after ``limit``.
+
+    Args:
+        lines: All lines, or only the first ones of ``total``.
+        limit: Number of lines that are shown.
+        total: Number of all lines, if ``lines`` are not all.
+    """
+    shown = list(lines[:limit])
+    if total is None:
+        total = len(lines)
+    if total > len(shown):
+        shown.append(f"and {total - len(shown):,} more")
+    return shown

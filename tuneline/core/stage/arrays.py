@@ -8,10 +8,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = NDArray[np.float64]
-"""Numbers in double precision, of any shape."""
-ClassIds = NDArray[np.int64]
-"""Index of the class of each row, of shape ``(rows,)``."""
 RowNumbers = NDArray[np.int64]
 """Numbers of rows in a split or a table, from 0, of shape ``(rows,)``."""
 Clusters = NDArray[np.int32]

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tuneline.core.paths import TIMING
-from tuneline.core.runtime.disk_errors import explain_disk_errors
-from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.errors import StageError, explain_disk_errors
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.records import Metrics, write_record
 

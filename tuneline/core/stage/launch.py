@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.stage.machine import computes_bf16, cpu_is_forced, why_no_accelerator
-from tuneline.core.stage.yaml_files import read_yaml
 
 LAUNCH = Path("conf/accelerate")
 AUTO = "auto"

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import Floats
 from tuneline.judge.decisions.evidence import Evidence, JudgedAnswers
 from tuneline.judge.decisions.rule import ANSWERED
+from tuneline.model.tasks.task import Floats
 
 STARTS = 60
 """Numbers of rows of which one is the first to be tested."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tuneline.core.runtime.atomic_files import replace_file
+from tuneline.core.runtime.files import replace_file
 
 EVIDENCE_FILE = "evidence.parquet"
 """Name of the file in a folder of models."""

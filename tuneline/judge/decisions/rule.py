@@ -15,10 +15,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import ClassIds, Floats
 from tuneline.model.tasks import Classification, Multilabel, Regression, Task
 from tuneline.model.tasks.probabilities import likelihoods
-from tuneline.model.tasks.task import Labels
+from tuneline.model.tasks.task import ClassIds, Floats, Labels
 
 
 @dataclass(frozen=True)

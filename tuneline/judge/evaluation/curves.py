@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import Floats
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.task import Labels, Logits
+from tuneline.model.tasks.task import Floats, Labels, Logits
 
 POINTS = 200
 """Most points of a curve."""

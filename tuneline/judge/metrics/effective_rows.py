@@ -28,7 +28,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import Floats
+from tuneline.model.tasks.task import Floats
 
 Members = NDArray[np.int64]
 """Number of the cluster of each row, from 0, shape ``(rows,)``."""

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.params.section import FunctionName, check_listed
 from tuneline.core.paths import PIPELINE, PROJECT
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.core.stage.yaml_files import read_yaml
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import Labels, Logits

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.paths import CLUSTERS, split_file
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.stage.tables import (
     CLUSTER,
     ROW_GROUP,

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import ClassIds, Floats
-from tuneline.core.stage.task_kinds import TaskKind
+from tuneline.core.params.data import TaskKind
 from tuneline.judge.metrics.table import Averaging, Metric, metrics_for
+from tuneline.model.tasks.task import ClassIds, Floats
 
 
 def compute_metric(

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import Floats
 from tuneline.judge.metrics.effective_rows import Members, RowClusters, score_bounds
 from tuneline.judge.metrics.scores import compute_metric, distinct_rows, numeric_columns
 from tuneline.judge.metrics.table import Averaging, Metric
+from tuneline.model.tasks.task import Floats
 
 if TYPE_CHECKING:
     from tuneline.judge.metrics.table import CountScore, RowScore

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tuneline.core.stage.arrays import ClassIds, Floats
-    from tuneline.core.stage.task_kinds import TaskKind
+    from tuneline.core.params.data import TaskKind
+    from tuneline.model.tasks.task import ClassIds, Floats
 
     LabelSets = NDArray[np.int8]
     """Which labels a row has, 0 or 1, of shape ``(rows, labels)``."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.core.stage.tokenizer_files import TOKENIZER_JSON
 from tuneline.model.tokens.tokenizer import save_tokenizer
+from tuneline.model.tokens.tokenizer_settings import TOKENIZER_JSON
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

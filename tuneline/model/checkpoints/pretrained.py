@@ -12,11 +12,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.params.model import ENCODERS, UNSUPPORTED, is_folder
+from tuneline.core.params.train import ENCODERS, UNSUPPORTED, is_folder
 from tuneline.core.paths import BASE_SOURCE
 from tuneline.core.runtime.errors import ParamsError, StageError
-from tuneline.core.stage.tokenizer_files import SETTINGS_FILES, TOKENIZER_FILES
 from tuneline.model.checkpoints.hub import hub_errors_explained
+from tuneline.model.tokens.tokenizer_settings import SETTINGS_FILES, TOKENIZER_FILES
 
 CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
 PICKLES = re.compile(r"pytorch_model.*\.bin(\.index\.json)?")

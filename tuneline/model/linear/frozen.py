@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import StageError
 from tuneline.core.runtime.terminal import phase
-from tuneline.core.stage.sampling import read_sample
 from tuneline.core.stage.tables import LABELS, SplitReader
+from tuneline.core.stage.texts import read_sample
 from tuneline.model.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.linear.pair_features import cosine, pair_features
 from tuneline.model.tasks import Task
@@ -135,7 +135,7 @@ class FrozenBaselines:
 
     @classmethod
     def fit(cls, encoder: FrozenEncoder, train: pa.Table, validation: pa.Table, labels: Task) -> Self:
-        """Fit the models on rows as ``tuneline.core.stage.sampling.read_sample`` returns them."""
+        """Fit the models on rows as ``tuneline.core.stage.texts.read_sample`` returns them."""
         phase("frozen vectors of train")
         train_inputs = encoder_inputs(encoder, _texts(train))
         phase("frozen vectors of validation")

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import phase
-from tuneline.core.stage.sampling import MAX_TEXT, UNSPACED, read_sample
 from tuneline.core.stage.tables import LABELS, SplitReader
-from tuneline.core.stage.texts import same_text_keys
+from tuneline.core.stage.texts import MAX_TEXT, UNSPACED, read_sample, same_text_keys
 from tuneline.model.linear.estimators import constant_prediction, fitting, is_constant, linear_model, repeated
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of

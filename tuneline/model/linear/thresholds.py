@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.arrays import Floats
 from tuneline.model.tasks.multilabel import HALF
 from tuneline.model.tasks.probabilities import sigmoid
+from tuneline.model.tasks.task import Floats
 
 if TYPE_CHECKING:
     from tuneline.core.params.train import ThresholdParams

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.core.stage.task_kinds import TaskKind
 from tuneline.model.tasks.probabilities import finite_rows, sigmoid
 from tuneline.model.tasks.task import UNLABELLED, Labels, Logits, NamedClasses
 
 if TYPE_CHECKING:
+    from tuneline.core.params.data import TaskKind
     from tuneline.model.tasks import Task
 
 SEPARATORS = (";", "|", ",", "\t")
@@ -49,7 +49,7 @@ class Multilabel(NamedClasses):
     at_least_one: bool = field(default=False, compare=False)
     temperatures: tuple[float, ...] = field(default=(), compare=False)
 
-    kind: ClassVar[TaskKind] = "multilabel"
+    kind: ClassVar["TaskKind"] = "multilabel"
     one_class: ClassVar[bool] = False
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int8)
     prediction_column: ClassVar[str] = "labels"

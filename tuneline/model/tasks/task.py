@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.stage.task_kinds import TaskKind
 from tuneline.model.tasks.probabilities import finite_rows, probabilities
 
 if TYPE_CHECKING:
+    from tuneline.core.params.data import TaskKind
     from tuneline.model.tasks import Task
 
 UNLABELLED = -1
@@ -53,6 +53,10 @@ MISSING_WORDS = NO_NAMES | {"na", "n/a", "n.a.", "none", "nil", "undefined"}
 continent. One list for labels and numbers.
 """
 
+Floats = NDArray[np.float64]
+"""Numbers in double precision, of any shape."""
+ClassIds = NDArray[np.int64]
+"""Index of the class of each row, of shape ``(rows,)``."""
 Labels = NDArray[Any]
 """Labels of rows, or predictions of the same type, of shape ``(rows, *label_shape)`` of the task."""
 Logits = NDArray[np.float32]
@@ -131,7 +135,7 @@ class Classification(NamedClasses, SingleLabel):
     temperature: float = field(default=1.0, compare=False)
     positive: int = field(default=1, compare=False)
 
-    kind: ClassVar[TaskKind] = "classification"
+    kind: ClassVar["TaskKind"] = "classification"
     prediction_column: ClassVar[str] = "label"
     one_class: ClassVar[bool] = True
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
@@ -210,7 +214,7 @@ class Regression(SingleLabel):
 
     names: None = field(default=None, init=False)
     half_width: float | None = field(default=None, compare=False)
-    kind: ClassVar[TaskKind] = "regression"
+    kind: ClassVar["TaskKind"] = "regression"
     has_classes: ClassVar[bool] = False
     prediction_column: ClassVar[str] = "prediction"
     one_class: ClassVar[bool] = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tuneline.core.params import Params
 from tuneline.core.paths import BASE, BASE_RECORD
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.sources import BaseSource
+from tuneline.core.stage.provenance import BaseSource
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -14,10 +14,9 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.runtime.atomic_files import replace_directory
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked, replace_directory
 from tuneline.core.runtime.terminal import progress
-from tuneline.core.stage.hashes import content_key, file_hash
+from tuneline.core.stage.records import content_key, file_hash
 from tuneline.core.stage.tables import (
     ANSWER,
     LABELS,

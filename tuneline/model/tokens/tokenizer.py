@@ -15,11 +15,16 @@ from tokenizers import Tokenizer
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.records import write_record
-from tuneline.core.stage.tokenizer_files import LONG_TEXT_JSON, TOKENIZER_CONFIG, TOKENIZER_JSON
 from tuneline.model.tokens.architectures import token_limit
 from tuneline.model.tokens.long_text import LongText
 from tuneline.model.tokens.tokenizer_conversion import convert, converted_class
-from tuneline.model.tokens.tokenizer_settings import TokenizerSettings, find_class
+from tuneline.model.tokens.tokenizer_settings import (
+    LONG_TEXT_JSON,
+    TOKENIZER_CONFIG,
+    TOKENIZER_JSON,
+    TokenizerSettings,
+    find_class,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast

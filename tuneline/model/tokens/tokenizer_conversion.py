@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import AddedToken, Tokenizer
 
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.core.stage.tokenizer_files import ADDED_TOKENS, SENTENCEPIECE_FILES, TOKENIZER_CONFIG, VOCAB_TXT
 from tuneline.model.tokens.tokenizer_settings import (
+    ADDED_TOKENS,
+    SENTENCEPIECE_FILES,
+    TOKENIZER_CONFIG,
+    VOCAB_TXT,
     TokenizerSettings,
     class_defaults,
     find_class,

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError, ParamsError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import progress
 from tuneline.core.stage.tables import (
     LABELS,

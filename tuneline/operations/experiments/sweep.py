@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuneline.core.params.loading import parse_params
+from tuneline.core.params.loading import parse_params, read_yaml
 from tuneline.core.params.params_file import get_value
 from tuneline.core.paths import PARAMS, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import cached_out
 from tuneline.core.repository.git import git
 from tuneline.core.repository.programs import dvc_error, program_environment, running, site_cache
 from tuneline.core.runtime.errors import ParamsError, StageError
-from tuneline.core.stage.yaml_files import read_yaml
 from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.judge.metrics.stats import Selection, select_best

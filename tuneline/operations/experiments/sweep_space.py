@@ -8,12 +8,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from tuneline.core.params.loading import known_keys, suggestion, validated
+from tuneline.core.params.loading import known_keys, read_yaml, suggestion, validated
 from tuneline.core.params.params_file import write
 from tuneline.core.params.section import Positive, Section
 from tuneline.core.paths import FIRST_SWEEP
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.core.stage.yaml_files import read_yaml
 
 FOLDER = Path("conf/sweep")
 Values = Mapping[str, Any]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.core.params.data import DataParams
-from tuneline.core.params.loading import load_params
+from tuneline.core.params.loading import load_params, read_yaml
 from tuneline.core.paths import PARAMS, PREDICTIONS, RAW, SOURCE, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.git import lock_at
@@ -20,7 +20,6 @@ from tuneline.core.repository.worktrees import fetched_files
 from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.stage.tables import SplitReader, read_table
 from tuneline.core.stage.texts import same_text_keys
-from tuneline.core.stage.yaml_files import read_yaml
 from tuneline.judge.evaluation.slices import RowSlice, label_slices
 from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_predictions

@@ -18,13 +18,13 @@ from prefect import get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.events import emit_event
 
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.paths import ONNX, PARAMS, RAW
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.promoted_models import ARTIFACT
 from tuneline.core.repository.registry import Version
 from tuneline.core.settings import PromotionPolicy
 from tuneline.core.stage.tables import SplitReader
-from tuneline.core.stage.yaml_files import read_yaml
 from tuneline.judge.metrics.stats import Difference
 from tuneline.judge.metrics.table import METRIC_TABLE, primary_metric, project_metric
 from tuneline.model.linear.estimators import constant_prediction

@@ -16,7 +16,7 @@ from tuneline.core.repository.git import GitError, lock_at
 from tuneline.core.repository.promoted_models import ARTIFACT, PRODUCTION_STAGE
 from tuneline.core.repository.registry import HOLD, TAG_FORMAT, RegistryTags, Version
 from tuneline.core.repository.worktrees import fetched_files
-from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.files import BusyError, locked
 from tuneline.operations.promotion.error_budget import (
     GateEntry,
     as_message,

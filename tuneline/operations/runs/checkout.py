@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.repository.worktrees import add_worktree, remove_worktree, repair_worktree
-from tuneline.core.runtime.atomic_files import write_json
-from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.files import BusyError, locked, write_json
 from tuneline.core.settings import load_settings
 from tuneline.operations.runs.repository import Repository
 

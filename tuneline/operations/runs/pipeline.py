@@ -15,10 +15,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas import State
 from prefect.states import Completed
 
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.repository.dvc import changed_imports, is_weights, read_lock
 from tuneline.core.runtime.errors import PERMANENT
 from tuneline.core.settings import StagePolicy
-from tuneline.core.stage.yaml_files import read_yaml
 from tuneline.operations.runs.processes import ProgramError, Programs
 
 StageOutcome = Literal["ran", "skipped", "restored"]

@@ -21,8 +21,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import get_current_settings
 from ruamel.yaml import YAML
 
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.runtime.terminal import say, visible
-from tuneline.core.stage.yaml_files import read_yaml
 
 POOL = "tuneline"
 ROOT = Path(__file__).parents[3]

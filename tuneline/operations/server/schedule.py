@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneline.core.runtime import processes
-from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.files import BusyError, locked
 from tuneline.core.runtime.processes import ending
 from tuneline.core.runtime.terminal import say
 from tuneline.operations.server.crashes import LOOK, restart_crashed_runs

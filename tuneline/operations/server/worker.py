@@ -25,8 +25,7 @@ from tuneline import NO_TELEMETRY
 from tuneline.core.repository.git import GitError
 from tuneline.core.repository.programs import run_dvc
 from tuneline.core.runtime import processes
-from tuneline.core.runtime.atomic_files import working_directory
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked, working_directory
 from tuneline.core.runtime.terminal import redacted, say, visible
 from tuneline.core.settings import load_settings
 from tuneline.operations.runs.repository import REPOSITORY_VARIABLE, Repository

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, get_args
 
+from tuneline.core.params.data import TaskKind
 from tuneline.core.paths import (
     CHECKS,
     CLASSIFIER,
@@ -18,9 +19,7 @@ from tuneline.core.paths import (
     PREDICTIONS,
 )
 from tuneline.core.repository.dvc import md5_of, read_lock
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import Metrics
-from tuneline.core.stage.task_kinds import TaskKind
+from tuneline.core.stage.records import Metrics, file_hash
 from tuneline.judge.evaluation.keys import (
     FROZEN_MODEL,
     INDEPENDENT_ROWS,

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tuneline.core.params.data import LabelSetsParams
+from tuneline.core.params.data import LabelSetsParams, TaskKind
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.wording import listed
-from tuneline.core.stage.task_kinds import TaskKind
+from tuneline.core.runtime.terminal import listed
 from tuneline.rows.proposals.labels import choose_label, is_date
 from tuneline.rows.proposals.profiles import Column
 from tuneline.rows.proposals.readings import (

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuneline.core.runtime.errors import DataError, UnreadableError
-from tuneline.core.runtime.terminal import say
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed, say
 from tuneline.rows.proposals.tables import (
     CERTAIN,
     SNIFFED_RECORDS,

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from tuneline.core.params import DataParams, Params
 from tuneline.core.paths import PREDICTIONS, RAW, SPLITS, VALIDATION_PREDICTIONS
 from tuneline.core.runtime.errors import InputError, StageError
-from tuneline.core.stage.arrays import Floats
 from tuneline.core.stage.tables import LABELS, SplitReader, check_text_columns
 from tuneline.judge.metrics.predictions import read_logits
 from tuneline.model.linear.texts import out_of_fold
@@ -27,6 +26,7 @@ from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import labels_of
 from tuneline.model.tasks.multilabel import HALF
 from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.task import Floats
 from tuneline.page.label_texts import exact_text
 from tuneline.rows.proposals.spreadsheet import ENCODING, LONGEST_FIELD, free_names, write_csv
 from tuneline.rows.splits.corrections import row_keys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES
 from tuneline.rows.proposals.numbers import (
     MOST_INTEGER_CLASSES,

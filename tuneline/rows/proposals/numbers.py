@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.model.tasks.task import MISSING_WORDS
 from tuneline.rows.proposals.profiles import Column
 from tuneline.rows.proposals.readings import IF_NAMED, LEAST_FIT, PLAIN, WEAK, LabelReading

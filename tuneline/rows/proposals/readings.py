@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuneline.core.params.data import LabelSetsParams
+from tuneline.core.params.data import LabelSetsParams, TaskKind
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.wording import listed
-from tuneline.core.stage.task_kinds import TaskKind
+from tuneline.core.runtime.terminal import listed
 
 SET_TASK: TaskKind = "multilabel"
 LEAST_FIT = 0.85

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tuneline.core.params.data import LABELS_OF_COLUMNS, LabelSetsParams
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES
 from tuneline.rows.proposals.numbers import DECIMAL_COMMA, missing_where, nearly_all
 from tuneline.rows.proposals.profiles import NUMBER, Column

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuneline.core.runtime.atomic_files import replace_file
+from tuneline.core.runtime.files import replace_file
 
 if TYPE_CHECKING:
     from tuneline.core.params.data import DataParams

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.rows.reading.rows import LONGEST_CELL, RowProblem
 from tuneline.rows.reading.tables import FileTable, Format, Input, Layout, open_lines
 

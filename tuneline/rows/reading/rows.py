@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.terminal import say
-from tuneline.core.runtime.wording import first_lines, listed
+from tuneline.core.runtime.terminal import first_lines, listed, say
 
 MB = 1 << 20
 """Bytes."""

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tuneline.core.paths import CORRECTIONS
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked, replace_file
 
 KEY = "key"
 ALL = "all"

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.core.runtime.terminal import say
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.sources import AppliedCorrections
+from tuneline.core.stage.provenance import AppliedCorrections
+from tuneline.core.stage.records import file_hash
 from tuneline.core.stage.tables import LABELS
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of, column_of, parsed_labels

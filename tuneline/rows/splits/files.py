@@ -15,7 +15,7 @@ import pyarrow as pa
 from tuneline.core.params.data import DataParams
 from tuneline.core.paths import SOURCE
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.core.stage.tables import split_files
 from tuneline.rows.reading.formats import ENDINGS, data_input
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tuneline.core.runtime.errors import DataError, UnreadableError
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import listed
 from tuneline.core.stage.tables import ROW_GROUP
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_batches
 from tuneline.rows.reading.rows import BadRows, nearest

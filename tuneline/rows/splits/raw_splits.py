@@ -20,8 +20,7 @@ from tuneline.core.params import Params
 from tuneline.core.params.data import DataParams
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.runtime.terminal import Progress, progress
-from tuneline.core.runtime.wording import listed
+from tuneline.core.runtime.terminal import Progress, listed, progress
 from tuneline.core.stage.arrays import renumbered
 from tuneline.core.stage.tables import numpy_values, rebatch, write_batches
 from tuneline.core.stage.texts import Keys

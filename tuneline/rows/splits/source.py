@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import progress
 from tuneline.core.stage.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.model.tasks import Task

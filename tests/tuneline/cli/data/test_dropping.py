@@ -12,8 +12,7 @@ from tests.shards import into_shards
 from tuneline.checks.results import Checks
 from tuneline.cli import app
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
-from tuneline.core.stage.hashes import split_hash
-from tuneline.core.stage.records import write_record
+from tuneline.core.stage.records import split_hash, write_record
 from tuneline.core.stage.tables import failing_rows_schema, shard_file, split_files, write_table
 from tuneline.model.tasks import Classification
 from tuneline.model.tasks.schemas import raw_schema

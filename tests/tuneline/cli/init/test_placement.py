@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from tests.dvc_files import init_dvc
 from tuneline.cli import app
+from tuneline.core.params.loading import read_yaml
 from tuneline.core.repository.git import missing, unversioned
-from tuneline.core.stage.yaml_files import read_yaml
 
 UNLABELLED = "id,text\n1,what is this\n2,and what is that\n"
 

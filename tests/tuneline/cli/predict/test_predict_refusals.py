@@ -13,7 +13,7 @@ from tests.faults.truncation import damages
 from tests.runaway import TEXT, make_runaway
 from tests.tuneline.cli.predict.conftest import PAIR, lines_of
 from tuneline.core.runtime.errors import InputError
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 
 BAD_ROWS = {
     "too few fields": (

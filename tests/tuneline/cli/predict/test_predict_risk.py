@@ -8,7 +8,7 @@ import pytest
 
 from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import lines_of
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.judge.decisions.evidence import Evidence, JudgedAnswers, write_evidence
 
 ROWS = "".join(

@@ -5,9 +5,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.params import complete
-from tuneline.core.params.loading import load_params, parse_params
+from tuneline.core.params.loading import load_params, parse_params, read_yaml
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.core.stage.yaml_files import read_yaml
 
 HERE = Path(__file__).parent
 INVALID = sorted((HERE / "invalid").glob("*.yaml"))

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from tuneline.core.runtime.atomic_files import replace_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.runtime.files import replace_file
 
 
 def write_square(number):

@@ -6,7 +6,7 @@ import pytest
 from tests.flows.conftest import sh
 from tuneline.core.repository.dvc import dvc_config
 from tuneline.core.repository.git import GitError
-from tuneline.core.runtime.locks import BusyError
+from tuneline.core.runtime.files import BusyError
 from tuneline.core.settings import Retention
 from tuneline.operations.runs import checkout as checkouts
 from tuneline.operations.runs.checkout import isolated

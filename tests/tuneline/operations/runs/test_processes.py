@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.files import BusyError, locked
 from tuneline.operations.runs.processes import RUN_VARIABLE, ProgramError, Programs, stage_environment
 
 TRAINING = """
@@ -176,7 +176,7 @@ def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
         import sys
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from tuneline.core.runtime.locks import locked
+        from tuneline.core.runtime.files import locked
         from tuneline.operations.runs.processes import Programs
         with locked(Path("run.lock"), wait=0) as lock:
             programs = Programs(Path("."), {mark!r}, locks=[lock])

@@ -9,7 +9,7 @@ from prefect.states import Cancelled, Completed, Crashed, Pending, Running
 
 from flows.train import train
 from tests.flows.prefect_server import Prefect, heartbeats, until
-from tuneline.core.stage.yaml_files import read_yaml
+from tuneline.core.params.loading import read_yaml
 from tuneline.operations.server import crashes
 from tuneline.operations.server.crashes import ATTEMPTS, RESTARTED, restart_crashed_runs
 from tuneline.operations.server.deploy import NOTIFICATIONS, apply_automations

@@ -5,8 +5,7 @@ from ruamel.yaml import YAML
 
 from tests.model_comparisons import FIGURES
 from tuneline.core.repository.dvc import md5_of
-from tuneline.core.stage.hashes import file_hash
-from tuneline.core.stage.records import write_record
+from tuneline.core.stage.records import file_hash, write_record
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
 from tuneline.page.verdict.facts import is_stale, read_comparison
 

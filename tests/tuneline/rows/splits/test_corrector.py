@@ -9,7 +9,7 @@ import pytest
 from tests.stages.download.made import GOOD
 from tuneline.core.paths import RAW
 from tuneline.core.runtime.errors import DataError
-from tuneline.core.stage.sources import RawSource
+from tuneline.core.stage.provenance import RawSource
 from tuneline.rows.splits.corrections import DROPPED_SCHEMA, LABEL_SCHEMA, Corrections, label_file, row_keys
 
 ROWS = [(f"text number {row}", f"{'abc'[row % 3]}") for row in range(300)]

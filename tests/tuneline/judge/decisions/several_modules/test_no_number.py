@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
 from tuneline.cli import app
-from tuneline.core.stage.hashes import file_hash
+from tuneline.core.stage.records import file_hash
 from tuneline.judge.decisions.rule import NO_NUMBER
 from tuneline.serve.text_classifier import TextClassifier
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tuneline.core.stage.rounding import rounded, rounded_numbers, rounded_probabilities, rounded_up, shown
+from tuneline.core.stage.records import rounded, rounded_numbers, rounded_probabilities, rounded_up, shown
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from tuneline.core.runtime.locks import BusyError, locked
+from tuneline.core.runtime.files import BusyError, locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tuneline.core.runtime.locks import locked
+from tuneline.core.runtime.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -2,7 +2,7 @@ import hashlib
 import shutil
 import subprocess
 
-from tuneline.core.stage.hashes import file_hash, split_hash
+from tuneline.core.stage.records import file_hash, split_hash
 
 
 def test_hash_of_a_split_is_that_of_its_file_or_of_the_list_of_its_shards(root):

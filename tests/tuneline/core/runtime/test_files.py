@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.kills import killed, kills
-from tuneline.core.runtime.atomic_files import replace_directory, replace_file
+from tuneline.core.runtime.files import replace_directory, replace_file
 
 
 class Broken(Exception):

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tuneline.core.runtime.disk_errors import explain_disk_errors, is_full_disk
-from tuneline.core.runtime.errors import DataError, DiskError
+from tuneline.core.runtime.errors import DataError, DiskError, explain_disk_errors, is_full_disk
 
 
 def no_space(*names: str) -> OSError:
