@@ -29,7 +29,7 @@ def copy(tmp_path_factory):
     ("stage", "file", "concerns"),
     [
         ("train", "tuneline/judge/metrics/scores.py", True),
-        ("train", "tuneline/core/runtime/locks.py", False),
+        ("train", "tuneline/core/runtime/files.py", False),
         ("train", "tuneline/training/loop.py", True),
         ("train", "tuneline/cli/__init__.py", False),
         ("download", "tuneline/rows/reading/rows.py", True),
