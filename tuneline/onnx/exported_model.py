@@ -1,6 +1,5 @@
 """An exported model with its tokenizer: rows of texts in, probabilities or numbers out."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from tuneline.model.tokens.long_text import LongText
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import (
     EXPORT_RECORD,
-    TokenizerRecord,
     UsageRecord,
     content_version,
     exported_file,
@@ -69,43 +67,35 @@ class ExportedModel:
             threads: Threads per operator; ``None`` for all cores that the process may use.
 
         Raises:
-            StageError: A file of the model is missing or damaged, or its metadata cannot be used.
+            StageError: A file of the model is missing or damaged, or its record cannot be used.
         """
         file = exported_file(Path(path), precision)
-        record = model_record(file)
-        usage = UsageRecord.read(file.parent / EXPORT_RECORD)
+        model = model_record(file)
+        record = UsageRecord.read(file.parent / EXPORT_RECORD)
         classifier = OnnxClassifier(file, threads)
-        metadata = classifier.metadata
+        tokenizer_file = str(file.parent / record.tokenizer.file)
         try:
-            text_columns = json.loads(metadata["text_columns"])
-            labels = json.loads(metadata["labels"])
-            decisions = json.loads(metadata.get("decisions", "{}"))
-            tokenizer = TokenizerRecord.model_validate(json.loads(metadata["tokenizer"]))
-            tokenizer_file = file.parent / tokenizer.file
-            long_text = LongText.model_validate(json.loads(metadata.get("long_text", "{}")))
-            task = TASKS[metadata["task"]].of_outputs(labels or ()).with_decisions(decisions)
+            task = TASKS[record.task].of_outputs(record.labels or ()).with_decisions(record.decisions or {})
             costs = None
-            if record.costs is not None:
-                costs = CostRule.of(record.costs.errors, record.costs.abstain, task.class_names)
+            if model.costs is not None:
+                costs = CostRule.of(model.costs.errors, model.costs.abstain, task.class_names)
             return cls(
-                text_columns=tuple(text_columns),
-                task=task.with_decisions(record.decisions or {}),
+                text_columns=tuple(record.text_columns),
+                task=task.with_decisions(model.decisions or {}),
                 rule=AnswerRule(costs),
-                pad_token_id=int(metadata["pad_token_id"]),
+                pad_token_id=record.pad_token_id,
                 classifier=classifier,
                 encoder=InputEncoder(
-                    Tokenizer.from_file(str(tokenizer_file)),
-                    str(tokenizer_file),
-                    int(metadata["max_length"]),
-                    long_text,
-                    tokenizer.truncation_side,
+                    Tokenizer.from_file(tokenizer_file),
+                    tokenizer_file,
+                    record.max_length,
+                    record.long_text or LongText(),
+                    record.tokenizer.truncation_side,
                 ),
-                version=content_version(usage, record),
+                version=content_version(record, model),
             )
         except Exception as error:  # errors of the library tokenizers have no class of their own
-            problem = (
-                f"{file} cannot be used with its metadata and tokenizer: {type(error).__name__}: {error}."
-            )
+            problem = f"{file} cannot be used with its record and tokenizer: {type(error).__name__}: {error}."
             raise StageError(problem, "Export it again: `dvc repro -f export`.") from None
 
     @property

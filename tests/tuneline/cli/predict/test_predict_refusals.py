@@ -163,7 +163,7 @@ def test_tokenizer_that_cannot_be_read_is_refused_in_one_message(predict, classi
     (tmp_path / "model/export.json").write_text(json.dumps(record))
     result = predict(given=PAIR.encode(), model=tmp_path / "model")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "model.onnx cannot be used with its metadata and tokenizer" in result.stderr
+    assert "model.onnx cannot be used with its record and tokenizer" in result.stderr
 
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "model.onnx", "export.json"])
