@@ -114,10 +114,7 @@ def stop_on_errors(results: "CheckResults") -> None:
         GateError: If a check of severity ``error`` failed. The message names all of them.
     """
     for warning in results.warnings:
-        say(
-            f"validate: warning: {warning.check}, {warning.split}: {warning.found}; allowed:"
-            f" {warning.allowed}."
-        )
+        say(f"validate: warning: {warning}.")
     if not results.errors:
         return
 
@@ -125,7 +122,7 @@ def stop_on_errors(results: "CheckResults") -> None:
     count = "1 check" if len(results.errors) == 1 else f"{len(results.errors)} checks"
     lines = [f"{count} failed; nothing is trained on this data."]
     for error in results.errors:
-        lines.append(f"{error.check}, {error.split}: {error.found}; allowed: {error.allowed}.")
+        lines.append(f"{error}.")
         lines += [f"  {note}" for note in error.notes]
 
     # hint: long texts can be read, and are no reason to leave rows out

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 from great_expectations.expectations.core.expect_column_pair_values_to_be_equal import (
     ExpectColumnPairValuesToBeEqual,
 )
@@ -50,13 +51,19 @@ class Table:
     split: str
     columns: Columns
     limits: Mapping[str, Any] = field(default_factory=dict)
-    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self.columns.values())))
+
+    def add(self, column: str, value: float, words: str | None = None) -> None:
+        """Add a measurement of the split, in words where the number alone does not say it."""
+        self.columns[column] = np.array([value])
+        if words is not None:
+            self.words[column] = words
 
 
 @dataclass(frozen=True)

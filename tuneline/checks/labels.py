@@ -5,14 +5,13 @@ It reads a sample of bounded size.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.checks.analysis.distributions import bins
-from tuneline.checks.definitions import percent
+from tuneline.checks.definitions import Table, percent
 from tuneline.checks.raw import RawSplit
 from tuneline.core.stage.tables import LABELS
 from tuneline.core.stage.texts import UNSPACED, read_sample
@@ -41,21 +40,11 @@ SHOWN = 5
 """Words in a note."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """Measurements of one split by column, some of them in words, and notes by key of the check."""
-
-    columns: dict[str, float] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, list[str]] = field(default_factory=dict)
-
-
-def examine_labels(train: RawSplit, text_columns: Sequence[str], task: Task) -> Findings:
-    """Examine the labels of train; there are no findings if all rows have the same label."""
-    found = Findings()
+def examine_labels(table: Table, train: RawSplit, text_columns: Sequence[str], task: Task) -> None:
+    """Add to the measurements of train what gives its labels away; nothing if all rows have the same one."""
     names, edges = bins(task, train.labels)
     if len(names) < 2:
-        return found
+        return
 
     # a sample of labelled rows
     max_rows = min(MAX_ROWS, MAX_SCORES // len(names))
@@ -64,20 +53,18 @@ def examine_labels(train: RawSplit, text_columns: Sequence[str], task: Task) -> 
     valid = task.valid(labels)
     members = members_of(labels[valid], task, edges, len(names))
     if np.count_nonzero(members.any(axis=0)) + (~members.any(axis=1)).any() < 2:
-        return found
+        return
 
     # words, and what they say
     features = word_features([sample[name].filter(valid).to_pylist() for name in text_columns])
     if features is None:
-        return found
+        return
     words, occurrences = features
     revealing = revealing_features(words, occurrences, members, names)
     coverage = max((coverage for coverage, _ in revealing), default=0.0)
-    found.columns["revealing_words"] = coverage
-    found.words["revealing_words"] = percent(coverage)
+    table.add("revealing_words", coverage, percent(coverage))
     if revealing:
-        found.notes["revealing_words"] = [sentence for _, sentence in revealing[:SHOWN]]
-    return found
+        table.notes["revealing_words"] = [sentence for _, sentence in revealing[:SHOWN]]
 
 
 def members_of(labels: Labels, task: Task, edges: Sequence[float], classes: int) -> LabelMembers:

@@ -61,6 +61,10 @@ class CheckEntry(Record):
     hint: str | None
     """How to fix it; ``None`` if the check passed."""
 
+    def __str__(self) -> str:
+        """Return the result in one line, for people."""
+        return f"{self.check}, {self.split}: {self.found}; allowed: {self.allowed}"
+
     @property
     def stops(self) -> bool:
         """True if it ends the stage: a failed check of severity ``error``."""

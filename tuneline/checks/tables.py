@@ -24,7 +24,7 @@ from tuneline.checks.analysis.distributions import (
 from tuneline.checks.analysis.near_duplicates import NearDuplicateRows, find_near_duplicates
 from tuneline.checks.classes import ClassFindings
 from tuneline.checks.definitions import Columns, Table, percent
-from tuneline.checks.labels import Findings, examine_labels
+from tuneline.checks.labels import examine_labels
 from tuneline.checks.raw import RawSplit, copy_columns, read_raw
 from tuneline.checks.results import Profile, SplitProfile, Words
 from tuneline.checks.text_lengths import MOST_PIECES
@@ -144,13 +144,11 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     # tables of measurements
     phase("labels")
     for split in raw:
-        found = Findings()
+        table = Table("between", split, {}, measured_limits(params.validate_))
         if split == "train":
-            found = examine_labels(raw[split], text_columns, labels)
-        measure(data, split, tokenized[split], found)
-        row = {name: np.array([value]) for name, value in found.columns.items()}
-        limits = measured_limits(params.validate_)
-        data.tables.append(Table("between", split, row, limits, found.notes, found.words))
+            examine_labels(table, raw[split], text_columns, labels)
+        measure(table, data, tokenized[split])
+        data.tables.append(table)
     return data
 
 
@@ -256,69 +254,68 @@ def measured_limits(params: ValidateParams) -> dict[str, float]:
     }
 
 
-def measure(data: DerivedData, split: str, tokenized: Columns, found: Findings) -> None:
-    """Add the measurements of a split to findings: of itself, against train, against the promoted data.
+def measure(table: Table, data: DerivedData, tokenized: Columns) -> None:
+    """Add the measurements of a split to its table: of itself, against train, against the promoted data.
 
     ``vocabulary_overlap`` and ``promoted_vocabulary`` are fractions of the occurrences of all words. The
     latter is relative to the coverage that the promoted split itself reaches with its most common words.
     """
+    split = table.split
     current = data.raw[split]
-    measured = found.columns
 
     # the split itself
-    measured["rows"] = current.rows
+    table.add("rows", current.rows)
     if current.is_labelled and current.rows:
-        measured["class_balance"] = largest_share(data.labels, current.labels)
+        table.add("class_balance", largest_share(data.labels, current.labels))
     if data.classes and split == "train":
-        measured["absent_classes"] = int(np.count_nonzero(data.classes.counts["train"] == 0))
+        table.add("absent_classes", int(np.count_nonzero(data.classes.counts["train"] == 0)))
     tokenized_rows = len(tokenized["tokens"])
-    measured["lost_rows"] = abs(tokenized_rows - current.rows)
-    found.words["lost_rows"] = f"{tokenized_rows:,} rows, and {current.rows:,} raw ones"
+    lost_rows = abs(tokenized_rows - current.rows)
+    table.add("lost_rows", lost_rows, f"{tokenized_rows:,} rows, and {current.rows:,} raw ones")
     content = tokenized["content_tokens"].sum()
-    measured["unknown_rate"] = float(tokenized["unknown_tokens"].sum() / max(content, 1))
-    found.words["unknown_rate"] = percent(measured["unknown_rate"])
+    unknown_rate = float(tokenized["unknown_tokens"].sum() / max(content, 1))
+    table.add("unknown_rate", unknown_rate, percent(unknown_rate))
     if split == "train" and current.rows:
         phase("words of train")
-        lengths_of_train = whole_lengths(current, data.params.data.text_columns, data.folders.tokenizer)
-        measured["word_pieces"] = lengths_of_train.word_pieces
-        found.words["word_pieces"] = f"{lengths_of_train.word_pieces:.1f} pieces per word"
+        pieces = whole_lengths(current, data.params.data.text_columns, data.folders.tokenizer).word_pieces
+        table.add("word_pieces", pieces, f"{pieces:.1f} pieces per word")
 
     # compared with train
     lengths = current.columns["characters"]
     if split != "train":
         train = data.profiles["train"]
-        measured["vocabulary_overlap"] = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
+        overlap = current.vocabulary.coverage(data.raw["train"].vocabulary.hashes)
+        table.add("vocabulary_overlap", overlap)
         if current.is_labelled and train.labels is not None:
             distances = label_distances(data, split, train.labels, train.rows)
-            _add_drift(data, found, "label_drift", distances)
-        _add_drift(data, found, "length_drift", [distance_of(lengths, train.characters)])
+            _add_drift(table, data, "label_drift", distances)
+        _add_drift(table, data, "length_drift", [distance_of(lengths, train.characters)])
 
     # compared with the promoted data
     if data.promoted is not None and split in data.promoted.splits:
         promoted = data.promoted.splits[split]
-        measured["promoted_rows"] = current.rows / max(promoted.rows, 1)
+        table.add("promoted_rows", current.rows / max(promoted.rows, 1))
         coverage = current.vocabulary.coverage(promoted.words.word_keys)
-        measured["promoted_vocabulary"] = coverage / max(promoted.words.known, 1e-9)
+        table.add("promoted_vocabulary", coverage / max(promoted.words.known, 1e-9))
         labels = labels_as(data.promoted, data.labels, split)
         if current.is_labelled and labels is not None:
             distances = label_distances(data, split, labels, promoted.rows)
-            _add_drift(data, found, "promoted_labels", distances)
-        _add_drift(data, found, "promoted_lengths", [distance_of(lengths, promoted.characters)])
+            _add_drift(table, data, "promoted_labels", distances)
+        _add_drift(table, data, "promoted_lengths", [distance_of(lengths, promoted.characters)])
 
 
-def _add_drift(data: DerivedData, found: Findings, check: str, distances: list[Distance]) -> None:
-    """Add the largest of distances, which is 0 if it is not significant, to findings; of labels, which."""
+def _add_drift(table: Table, data: DerivedData, check: str, distances: list[Distance]) -> None:
+    """Add the largest of distances, which is 0 if it is not significant, to a table; of labels, which."""
     significance = data.params.validate_.drift.significance
     position = most_drifted(distances, significance)
     value, p_value = distances[position]
-    found.columns[check] = value
     words = f"population stability index {value:.4g}"
     if len(distances) > 1:
         words = f"label {data.labels.class_names[position]!r}, {words}"
     if p_value > significance:
-        found.columns[check] = 0.0
+        value = 0.0
         words += ", not significant"
-    found.words[check] = words
+    table.add(check, value, words)
 
 
 def distance_of(values: NDArray[Any], reference: Distribution) -> Distance:
