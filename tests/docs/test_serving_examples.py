@@ -56,7 +56,7 @@ def test_example_of_rows_gives_several_labels_by_their_own_probabilities(
 
     names = run_example(tmp_path, monkeypatch, "enable_padding")
     np.testing.assert_allclose(names["probabilities"], task.scores(names["logits"]), atol=1e-6)
-    assert names["answers"] == [task.names_of(row) for row in task.predictions(names["logits"])]
+    assert names["answers"] == [task.value(row) for row in task.predictions(names["logits"])]
 
 
 def test_example_of_rows_gives_the_number_of_a_regression(tmp_path_factory, monkeypatch):

@@ -184,7 +184,7 @@ class Harvester:
         with open_table(source) as table:
             for batch in labelled_rows(table, columns, BadRows(table.name, source.unit, policy)):
                 keys = self._keys(batch)
-                labels = label_texts(columns.task, batch[LABEL]).to_pylist()
+                labels = label_texts(batch[LABEL]).to_pylist()
                 for key, label in zip(keys, labels, strict=True):
                     self._labels.setdefault(key, label and sys.intern(label))
                 classes |= observed_classes(columns.task, batch[LABEL]).keys()
@@ -214,7 +214,7 @@ class Harvester:
                 places = [f"{incoming.name}, {bad.unit} {row:,}" for row in complete[POSITION].to_pylist()]
                 self._check_classes(complete[LABEL], places)
 
-                labels = label_texts(columns.task, complete[LABEL]).to_pylist()
+                labels = label_texts(complete[LABEL]).to_pylist()
                 is_new = []
                 for row, key in enumerate(self._keys(complete)):
                     kind = self._kind(key, labels[row], new)

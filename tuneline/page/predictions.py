@@ -2,20 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.stage.tables import SplitReader
-from tuneline.judge.decisions.rule import answers_of
 from tuneline.judge.metrics.predictions import PredictedLogits, read_logits
 from tuneline.judge.metrics.scores import confusion_matrix
 from tuneline.model.tasks import Multilabel, Task
+from tuneline.model.tasks.multilabel import NO_LABELS
 from tuneline.model.tasks.probabilities import likelihoods
 from tuneline.model.tasks.task import Floats
-from tuneline.page.label_texts import label_text
 from tuneline.page.verdict.facts import present_predictions
 from tuneline.page.verdict.rules import judge_errors
 
@@ -51,11 +50,11 @@ def error_sizes(predictions: PredictedLogits) -> Floats:
     scores = task.scores(predictions.logits)
     if not task.has_classes:
         return np.asarray(np.abs(predictions.predicted - predictions.labels), dtype=np.float64)
-    if not isinstance(task, Multilabel):
-        return answers_of(task, scores, None).confidence
-    sets = task.decided_sets(scores)
-    confidence = likelihoods(scores, sets)
-    wrong = sets != predictions.labels
+    decided = task.decide(scores)
+    if not task.label_shape:
+        return task.confidence(scores, decided)
+    confidence = likelihoods(scores, decided)
+    wrong = decided != predictions.labels
     most_confident_error = np.where(wrong, confidence, 0.0).max(axis=1)
     return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
 
@@ -155,6 +154,16 @@ def _quotient(part: float, whole: float) -> float | None:
     if not whole:
         return None
     return float(part / whole)
+
+
+def label_text(task: Task, label: Any) -> str:
+    """Return a label or a prediction as people read it."""
+    value = task.value(label)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return "; ".join(value) or NO_LABELS
+    return value
 
 
 class ModelError(NamedTuple):

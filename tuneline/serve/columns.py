@@ -113,7 +113,7 @@ def _(task: Classification, scores: NDArray[np.float64], answers: Answers) -> It
 def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
     """Yield lists of names, and probabilities."""
     for labels, values in zip(answers.labels.tolist(), rounded_probabilities(scores).tolist(), strict=True):
-        yield [task.names_of(labels), *values]
+        yield [task.value(labels), *values]
 
 
 @prediction_rows.register(Regression)

@@ -84,7 +84,7 @@ def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers) -> Iterat
     rows = zip(answers.labels.tolist(), answers.confidence.tolist(), scores.tolist(), strict=True)
     for labels, probability, values in rows:
         yield {
-            "labels": tuple(task.names_of(labels)),
+            "labels": tuple(task.value(labels)),
             "probability": probability,
             "scores": dict(zip(task.names, values, strict=True)),
         }

@@ -36,7 +36,6 @@ from tuneline.judge.metrics.stats import metric_interval
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import (
     array_of,
-    decoded_predictions,
     label_type,
     observed_classes,
     stored_labels,
@@ -338,7 +337,7 @@ def write_errors(path: Path, file: LabelledFile, predictions: PredictedLogits, d
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
     for name, values in (("label", predictions.labels), ("predicted", predictions.predicted)):
-        columns[added[name]] = pa.array(decoded_predictions(task, values[order]).to_pylist())
+        columns[added[name]] = pa.array(map(task.value, values[order].tolist()))
     columns[added[error_name(task)]] = pa.array(rounded_numbers(sizes[order], NUMBER_DIGITS))
 
     # The names of columns are data, too: others wrote the file

@@ -16,7 +16,6 @@ from tuneline.core.stage.texts import normalized
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import labels_of
 from tuneline.model.tasks.schemas import read_task
-from tuneline.page.label_texts import exact_text, unknown_names
 from tuneline.rows.proposals.label_review import CORRECT, KEY, LABEL, Suspect
 from tuneline.rows.reading.rows import nearest
 from tuneline.rows.splits.corrections import LABEL_SCHEMA, row_keys
@@ -53,7 +52,7 @@ def merged(
     decided: dict[tuple[str, str], str] = {}
     for number, row, answer in filled:
         try:
-            label = exact_text(task, row.label)
+            label = task.text(task.parse(row.label))
             correct = _correct_label(answer, task)
             _check_row(row, texts, data)
             now = labels_now[row.key]
@@ -103,22 +102,23 @@ def _rows_of_data(
                 strict=True,
             ):
                 texts[key] = tuple(row[name] for name in data.text_columns)
-                labels[key].add(exact_text(task, label))
+                labels[key].add(task.text(task.value(label)))
     return texts, labels
 
 
 def _correct_label(answer: str, task: Task) -> str:
     """Return the answer of a person as corrections have it; a ``ValueError`` says why it is no label."""
+    value = task.parse(answer)
     try:
-        correct = exact_text(task, answer)
+        correct = task.text(value)
     except ValueError:
         raise ValueError(f"{CORRECT}: {answer!r} is not a number") from None
-    unknown = unknown_names(task, correct)
-    if unknown:
-        names = task.class_names
-        raise ValueError(
-            f"{CORRECT}: {unknown[0]!r} is not one of {listed(names)}{nearest(unknown[0], names)}"
-        )
+    if isinstance(value, float):
+        return correct
+    names = task.class_names
+    for name in value if isinstance(value, list) else [value]:
+        if name not in names:
+            raise ValueError(f"{CORRECT}: {name!r} is not one of {listed(names)}{nearest(name, names)}")
     return correct
 
 

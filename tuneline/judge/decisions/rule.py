@@ -9,14 +9,12 @@ that are true, as calibrated ones are. A row for which a model gives no finite n
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
-from tuneline.model.tasks.probabilities import likelihoods
+from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import ClassIds, Floats, Labels
 
 
@@ -97,47 +95,22 @@ class Answers:
     is_finite: NDArray[np.bool_]
 
 
-@singledispatch
 def answers_of(task: Task, scores: Scores, costs: CostRule | None) -> Answers:
     """Return the answers for rows.
 
     Args:
         task: The task with its decisions.
         scores: What the task has of the outputs of a model.
-        costs: What errors cost, of one class per row; ``None``: the most probable class is the answer.
+        costs: What errors cost, of one class per row; ``None``: the task decides by its scores alone.
     """
-    raise NotImplementedError(task.kind)
-
-
-@answers_of.register(Classification)
-def _(_task: Classification, scores: Scores, costs: CostRule | None) -> Answers:
-    """Return the class that costs least, of equal ones the lowest id."""
     if costs is None:
-        labels = scores.argmax(axis=1)
+        labels = task.decide(scores)
         too_dear = np.zeros(len(scores), bool)
     else:
         labels = costs.answers(scores)
         too_dear = costs.abstains(scores)
-    return Answers(labels, scores[np.arange(len(scores)), labels], too_dear, _is_finite(scores))
-
-
-@answers_of.register(Multilabel)
-def _(task: Multilabel, scores: Scores, _costs: CostRule | None) -> Answers:
-    """Return the sets of labels; a set is as sure as its least sure decision."""
-    sets = task.decided_sets(scores)
-    confidence = np.asarray(likelihoods(scores, sets).min(axis=1))
-    return Answers(sets, confidence, np.zeros(len(scores), bool), _is_finite(scores))
-
-
-@answers_of.register(Regression)
-def _(_task: Regression, scores: Scores, _costs: CostRule | None) -> Answers:
-    """Return the numbers."""
-    rows = len(scores)
-    return Answers(scores[:, 0], np.full(rows, np.nan), np.zeros(rows, bool), _is_finite(scores))
-
-
-def _is_finite(scores: Scores) -> NDArray[np.bool_]:
-    return np.asarray(np.isfinite(scores).all(axis=1))
+    is_finite = np.isfinite(scores).all(axis=1)
+    return Answers(labels, task.confidence(scores, labels), too_dear, np.asarray(is_finite))
 
 
 @dataclass(frozen=True)

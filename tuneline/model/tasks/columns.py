@@ -12,31 +12,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.core.stage.tables import numpy_values
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import UNKNOWN, UNLABELLED, Labels
 
 UNIT_SEPARATOR = "\x1f"
 """What joins the names of a row, because no name contains it."""
-STAGED_TYPES: dict[str, pa.DataType] = {
-    "classification": pa.string(),
-    "regression": pa.float64(),
-    "multilabel": pa.list_(pa.string()),
-}
-LABEL_TYPES: dict[str, pa.DataType] = {
-    "classification": pa.int64(),
-    "regression": pa.float32(),
-    "multilabel": pa.list_(pa.int64()),
-}
 
 
 def staged_type(task: Task) -> pa.DataType:
     """Return the type of a label column as it is read from the user's data: names of classes, or numbers."""
-    return STAGED_TYPES[task.kind]
+    if not task.has_classes:
+        return pa.float64()
+    if task.label_shape:
+        return pa.list_(pa.string())
+    return pa.string()
 
 
 def label_type(task: Task) -> pa.DataType:
     """Return the type of a column of labels or predictions: ids of classes, or numbers of 32 bits."""
-    return LABEL_TYPES[task.kind]
+    if task.label_shape:
+        return pa.list_(pa.int64())
+    return pa.from_numpy_dtype(task.label_dtype)
 
 
 # What the user's data has.
@@ -44,20 +40,18 @@ def label_type(task: Task) -> pa.DataType:
 
 def observed_classes(task: Task, labels: pa.Array) -> dict[Any, int]:
     """Return how often each class, a name or an id, occurs in a column; labels of numbers have none."""
-    if isinstance(task, Regression):
+    if not task.has_classes:
         return {}
-    if isinstance(task, Multilabel):
-        labels = pc.list_flatten(labels)
-    counts = pc.value_counts(labels.drop_null())
+    counts = pc.value_counts(_elements(labels).drop_null())
     return dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
 
 
-def label_texts(task: Task, labels: pa.Array) -> pa.Array:
+def label_texts(labels: pa.Array) -> pa.Array:
     """Return labels of ``staged_type`` as text, the same for equal labels; null for a missing one.
 
     Of several names, these are sorted, with ``UNIT_SEPARATOR`` between them.
     """
-    if not isinstance(task, Multilabel):
+    if not pa.types.is_list(labels.type):
         return labels.cast(pa.string())
     texts = []
     for names in labels.to_pylist():
@@ -70,15 +64,13 @@ def stored_labels(task: Task, labels: pa.Array, written: Sequence[str]) -> pa.Ar
 
     ``written`` is how each class is written there. A row with an unknown one of several labels is ``[-1]``.
     """
-    if isinstance(task, Regression):
+    if not task.has_classes:
         return labels.cast(label_type(task), safe=False)
-    names = pa.array(written, pa.string())
-    if isinstance(task, Multilabel):
-        ids = pc.fill_null(pc.index_in(pc.list_flatten(labels), value_set=names), UNLABELLED)
-        sets = _sets(task, labels, numpy_values(ids.cast(pa.int64())))
-        return pc.if_else(pc.is_valid(labels), column_of(task, sets), None)
-    ids = pc.index_in(labels, value_set=names)
-    return pc.if_else(pc.is_null(labels), None, pc.fill_null(ids, UNLABELLED)).cast(label_type(task))
+    ids = pc.index_in(_elements(labels), value_set=pa.array(written, pa.string()))
+    ids = pc.fill_null(ids, UNLABELLED).cast(pa.int64())
+    if task.label_shape:
+        ids = column_of(task, _sets(task, labels, numpy_values(ids)))
+    return pc.if_else(pc.is_valid(labels), ids, None)
 
 
 def parsed_labels(task: Task, texts: pa.ChunkedArray) -> Labels:
@@ -87,32 +79,18 @@ def parsed_labels(task: Task, texts: pa.ChunkedArray) -> Labels:
     A text that is not a label gives one that is not valid: -2, which differs from -1, a missing label, or
     NaN.
     """
-    if isinstance(task, Regression):
-        return np.array([_number(text) for text in texts.to_pylist()], dtype=np.float32)
-    if isinstance(task, Classification):
-        return _ids(task, texts, UNKNOWN)
-    labels = np.zeros((len(texts), task.outputs), np.int8)
-    ids = {name: index for index, name in enumerate(task.names)}
-    for row, text in enumerate(texts.to_pylist()):
-        for name in task.names_in(text):
-            if name not in ids:
-                labels[row] = UNKNOWN
-                break
-            labels[row, ids[name]] = 1
+    values = [task.parse(text) for text in texts.to_pylist()]
+    labels = labels_of(task, stored_labels(task, pa.array(values, staged_type(task)), task.class_names))
+    if not task.has_classes:
+        return labels
+    return np.where(labels == UNLABELLED, UNKNOWN, labels).astype(task.label_dtype)
+
+
+def _elements(labels: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the names or ids in a column, of all rows together where a row has a list of them."""
+    if pa.types.is_list(labels.type):
+        return pc.list_flatten(labels)
     return labels
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
-
-
-def _ids(task: Classification, names: pa.ChunkedArray, unknown: int) -> Labels:
-    """Return the ids of class names."""
-    ids = pc.fill_null(pc.index_in(names, value_set=pa.array(task.names, pa.string())), unknown)
-    return np.asarray(ids.to_numpy().astype(np.int64))
 
 
 # What stages store.
@@ -123,12 +101,13 @@ def array_of(task: Task, column: pa.Array | pa.ChunkedArray) -> Labels:
 
     Lists of ids are 0 or 1 for each label; -1 throughout for ``[-1]``.
     """
-    if isinstance(task, Multilabel):
-        return _sets(task, column, numpy_values(pc.list_flatten(column)))
-    return numpy_values(column)
+    values = numpy_values(_elements(column))
+    if task.label_shape:
+        return _sets(task, column, values)
+    return values
 
 
-def _sets(task: Multilabel, lists: pa.Array | pa.ChunkedArray, ids: NDArray[np.int64]) -> Labels:
+def _sets(task: Task, lists: pa.Array | pa.ChunkedArray, ids: NDArray[np.int64]) -> Labels:
     """Return rows of lists, whose elements have these ids, as 0 or 1 for each label."""
     rows = numpy_values(pc.list_parent_indices(lists).cast(pa.int64()))
     labels = np.zeros((len(lists), task.outputs), np.int8)
@@ -150,7 +129,7 @@ def labels_of(task: Task, column: pa.Array | pa.ChunkedArray) -> Labels:
 
 def column_of(task: Task, labels: Labels) -> pa.Array:
     """Return an array of labels or predictions as a column of ``label_type``."""
-    if not isinstance(task, Multilabel):
+    if not task.label_shape:
         return pa.array(labels, label_type(task))
     rows, ids = np.nonzero(labels == 1)
     lists = np.split(ids, np.searchsorted(rows, np.arange(1, len(labels))))
@@ -170,21 +149,9 @@ def encoded_predictions(task: Task, predicted: pa.ChunkedArray) -> Labels:
 
     A class that this task does not have is -1: a file of another model may have other classes.
     """
-    if isinstance(task, Regression):
+    if not task.has_classes:
         return np.asarray(predicted.to_numpy())
-    if isinstance(task, Classification):
-        return _ids(task, predicted, UNLABELLED)
-    if pa.types.is_string(predicted.type) or pa.types.is_large_string(predicted.type):
-        labels = parsed_labels(task, predicted)
-        labels[(labels == UNKNOWN).any(axis=1)] = UNLABELLED
-        return labels
-    return array_of(task, stored_labels(task, predicted.combine_chunks(), task.names))
-
-
-def decoded_predictions(task: Task, predictions: Labels) -> pa.Array:
-    """Return predictions as the column ``prediction_column`` of a file has them."""
-    if isinstance(task, Regression):
-        return pa.array(predictions)
-    if isinstance(task, Multilabel):
-        return pa.array([task.names_of(row) for row in predictions.tolist()], pa.list_(pa.string()))
-    return pa.array([task.names[index] for index in predictions.tolist()], pa.string())
+    values = predicted.combine_chunks()
+    if task.label_shape and not pa.types.is_list(values.type):  # a file of text
+        values = pa.array([task.parse(text) for text in values.to_pylist()], staged_type(task))
+    return labels_of(task, stored_labels(task, values, task.class_names))

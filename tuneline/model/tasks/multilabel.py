@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.model.tasks.probabilities import finite_rows, sigmoid
+from tuneline.model.tasks.probabilities import finite_rows, likelihoods, sigmoid
 from tuneline.model.tasks.task import UNLABELLED, Labels, Logits, NamedClasses
 
 if TYPE_CHECKING:
@@ -97,14 +97,6 @@ class Multilabel(NamedClasses):
             logits = np.log(thresholds / (1 - thresholds))
         return sigmoid(logits / self.scales)
 
-    def decided_sets(self, probability: NDArray[np.float64]) -> Labels:
-        """Return the labels of rows with these probabilities, both of shape ``(rows, labels)``."""
-        sets = (probability > self.cuts).astype(np.int8)
-        if self.at_least_one:
-            empty = np.flatnonzero(~sets.any(axis=1))
-            sets[empty, probability[empty].argmax(axis=1)] = 1
-        return sets
-
     # What labels mean.
 
     @property
@@ -112,11 +104,15 @@ class Multilabel(NamedClasses):
         """A row has 0 or 1 for each label."""
         return (self.outputs,)
 
-    def names_in(self, text: str | None) -> list[str]:
-        """Return the names in a text that a person may have written, with any of the separators."""
+    def parse(self, text: str | None) -> list[str]:
+        """Return the names in a text that a person may have written, with any of the separators.
+
+        They are in the order of their ids; names that are not a label follow.
+        """
         any_separator = f"[{re.escape(''.join(self._separators))}]"
-        parts = [part.strip() for part in re.split(any_separator, text or "")]
-        return [part for part in parts if part and part != NO_LABELS]
+        names = {part.strip() for part in re.split(any_separator, text or "")} - {"", NO_LABELS}
+        known = [name for name in self.names if name in names]
+        return known + sorted(names.difference(known))
 
     @property
     def separator(self) -> str:
@@ -172,19 +168,31 @@ class Multilabel(NamedClasses):
                 result[labels[:, index] == 1] = UNLABELLED
         return result
 
-    def names_of(self, row: Sequence[int]) -> list[str]:
+    def value(self, label: Sequence[int]) -> list[str]:
         """Return the names of the labels of a row, which has 0 or 1 for each."""
-        return [name for name, has_label in zip(self.names, row, strict=True) if has_label == 1]
+        return [name for name, has_label in zip(self.names, label, strict=True) if has_label == 1]
 
-    def label_value(self, label: Any) -> str | float:
-        """Return the names of a row's labels, joined."""
-        return self.separator.join(self.names_of(label))
+    def text(self, value: Any) -> str:
+        """Return the names, joined in the order of their ids."""
+        return self.separator.join(value) or NO_LABELS
 
     # What a model predicts.
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the labels whose probability is above their threshold."""
-        return self.decided_sets(self.scores(logits))
+        return self.decide(self.scores(logits))
+
+    def decide(self, scores: NDArray[np.float64]) -> Labels:
+        """Return the labels whose probability is above their threshold, ``(rows, labels)``."""
+        sets = (scores > self.cuts).astype(np.int8)
+        if self.at_least_one:
+            empty = np.flatnonzero(~sets.any(axis=1))
+            sets[empty, scores[empty].argmax(axis=1)] = 1
+        return sets
+
+    def confidence(self, scores: NDArray[np.float64], answers: Labels) -> NDArray[np.float64]:
+        """Return the probability of the least sure decision on a label of each row."""
+        return np.asarray(likelihoods(scores, answers).min(axis=1))
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the probability of each label."""

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from tuneline.core.stage.tables import LABELS, StoredLabels, tokenized_split_schema, with_features
-from tuneline.model.tasks import DECISIONS, TASKS, Multilabel, Regression, Task
+from tuneline.model.tasks import DECISIONS, Task, recorded_kind, task_with_names
 from tuneline.model.tasks.columns import label_type
 
 
@@ -28,14 +28,15 @@ def stored_as(task: Task) -> StoredLabels:
 
     The feature is what the datasets library stores about such a column, with what decides on predictions.
     """
-    if isinstance(task, Regression):
-        return StoredLabels(label_type(task), {"dtype": "float32", "_type": "Value"})
-    feature: dict[str, Any] = {"names": list(task.names), "_type": "ClassLabel"}
-    if isinstance(task, Multilabel):
-        feature["task"] = task.kind
-    if task.decisions:
+    feature: dict[str, Any] = {"dtype": "float32", "_type": "Value"}
+    if task.has_classes:
+        feature = {"names": list(task.class_names), "_type": "ClassLabel"}
+    kind = recorded_kind(task)
+    if kind is not None:
+        feature["task"] = kind
+    if task.has_classes and task.decisions:
         feature[DECISIONS] = task.decisions
-    if isinstance(task, Multilabel):
+    if task.label_shape:
         feature = {"feature": feature, "_type": "List"}
     return StoredLabels(label_type(task), feature)
 
@@ -49,6 +50,5 @@ def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
     feature = StoredLabels.of(schema, column).label_feature
     if feature["_type"] == "List":
         feature = feature["feature"]
-    kinds = {"ClassLabel": "classification", "Value": "regression"}
-    task = TASKS[feature.get("task", kinds[feature["_type"]])].of_outputs(feature.get("names", ()))
+    task = task_with_names(feature.get("names"), feature.get("task"))
     return task.with_decisions(feature.get(DECISIONS, {}))

@@ -4,6 +4,7 @@ A package that needs more has a module of its own with the answers of all kinds 
 labels are read and stored is in ``tuneline/model/tasks/columns.py``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -184,15 +185,31 @@ class Classification(NamedClasses, SingleLabel):
                 ids.append(-1)
         return np.asarray(np.array(ids, dtype=np.int64)[labels])
 
-    def label_value(self, label: Any) -> str | float:
+    def value(self, label: Any) -> str:
         """Return the name of a class id."""
         return self.names[int(label)]
+
+    def text(self, value: Any) -> str:
+        """Return the name."""
+        return str(value)
+
+    def parse(self, text: str) -> str:
+        """Return the text, which is the name of a class if the task has it."""
+        return text
 
     # What a model predicts.
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the class of the highest logit, the lowest id in a tie."""
         return np.asarray(logits.argmax(axis=1))
+
+    def decide(self, scores: NDArray[np.float64]) -> Labels:
+        """Return the most probable class of each row, the lowest id in a tie."""
+        return np.asarray(scores.argmax(axis=1))
+
+    def confidence(self, scores: NDArray[np.float64], answers: Labels) -> NDArray[np.float64]:
+        """Return the probability of each answer."""
+        return np.asarray(scores[np.arange(len(scores)), answers])
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the probabilities of the classes."""
@@ -260,15 +277,41 @@ class Regression(SingleLabel):
         """Return the numbers."""
         return labels
 
-    def label_value(self, label: Any) -> str | float:
+    def value(self, label: Any) -> float:
         """Return the number."""
         return float(label)
+
+    def text(self, value: Any) -> str:
+        """Return a number with the digits of a 32-bit float.
+
+        Raises:
+            ValueError: It is not finite.
+        """
+        number = np.float32(value)  # its text has as few digits as tell it from its neighbours
+        if not np.isfinite(number):
+            raise ValueError("not finite")
+        return str(number)
+
+    def parse(self, text: str) -> float:
+        """Return the number, NaN for a text that is not numeric."""
+        try:
+            return float(text)
+        except ValueError:
+            return math.nan
 
     # What a model predicts.
 
     def predictions(self, logits: Logits) -> Labels:
         """Return the number."""
         return logits[:, 0]
+
+    def decide(self, scores: NDArray[np.float64]) -> Labels:
+        """Return the number."""
+        return scores[:, 0]
+
+    def confidence(self, scores: NDArray[np.float64], answers: Labels) -> NDArray[np.float64]:  # noqa: ARG002
+        """Return NaN: a number has no probability."""
+        return np.full(len(scores), np.nan)
 
     def scores(self, logits: Logits) -> NDArray[np.float64]:
         """Return the numbers."""

@@ -27,7 +27,6 @@ from tuneline.model.tasks.columns import labels_of
 from tuneline.model.tasks.multilabel import HALF
 from tuneline.model.tasks.schemas import read_task
 from tuneline.model.tasks.task import Floats
-from tuneline.page.label_texts import exact_text
 from tuneline.rows.proposals.spreadsheet import ENCODING, LONGEST_FIELD, free_names, write_csv
 from tuneline.rows.splits.corrections import row_keys
 
@@ -207,8 +206,8 @@ def review_labels(params: Params, max_rows: int) -> tuple[list[Suspect], int, in
                 key,
                 own_split,
                 tuple(column[row] for column in texts),
-                exact_text(rows.task, rows.labels[row]),
-                exact_text(rows.task, proposed[row]),
+                rows.task.text(rows.task.value(rows.labels[row])),
+                rows.task.text(rows.task.value(proposed[row])),
                 float(confidence[row]),
                 f"{own_split} row {rows.numbers[row]}",
             )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tests.tuneline.model.tasks.label_sets import random_rows
 from tuneline.judge.metrics.scores import prediction_metrics
@@ -9,13 +10,11 @@ from tuneline.model.tasks import Multilabel
 from tuneline.model.tasks.columns import (
     array_of,
     column_of,
-    decoded_predictions,
     encoded_predictions,
     parsed_labels,
     stored_labels,
 )
 from tuneline.model.tasks.schemas import raw_schema, read_task
-from tuneline.page.label_texts import exact_text, label_text
 from tuneline.serve.columns import cell_text
 
 TASK = Multilabel(("angry", "billing", "technical"))
@@ -68,11 +67,19 @@ def test_row_has_the_labels_above_their_thresholds():
 
 
 def test_text_of_a_set_has_its_names_in_their_order_and_reads_back():
-    assert exact_text(TASK, " technical;angry;; ") == "angry;technical"
-    assert TASK.label_value([1, 0, 1]) == "angry;technical"
-    assert label_text(TASK, [0, 0, 0]) == "(none)"
+    assert TASK.text(TASK.parse(" technical;angry;; ")) == "angry;technical"
+    assert TASK.text(TASK.value([1, 0, 1])) == "angry;technical"
+    assert TASK.text(TASK.value([0, 0, 0])) == "(none)"
     texts = pa.chunked_array([["technical;angry", "", "angry;unknown", None]])
     assert parsed_labels(TASK, texts).tolist() == [[1, 0, 1], [0, 0, 0], [-2, -2, -2], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "text", ["technical, angry", "technical|angry", "angry;technical", "angry\ttechnical"]
+)
+def test_people_may_join_labels_by_any_separator(text):
+    assert TASK.parse(text) == ["angry", "technical"]
+    assert Multilabel(("wet, cold", "dry")).parse("dry;wet, cold") == ["wet, cold", "dry"], "part of a name"
 
 
 def test_sets_of_another_model_are_translated_by_name():
@@ -83,7 +90,7 @@ def test_sets_of_another_model_are_translated_by_name():
 
 def test_predictions_in_a_file_read_back_as_lists_and_as_text():
     labels, _ = random_rows(20)
-    lists = decoded_predictions(TASK, labels)
-    texts = pa.array([cell_text(TASK, names) for names in lists.to_pylist()], pa.string())
-    assert np.array_equal(encoded_predictions(TASK, pa.chunked_array([lists])), labels)
+    lists = [TASK.value(row) for row in labels.tolist()]
+    texts = pa.array([cell_text(TASK, names) for names in lists], pa.string())
+    assert np.array_equal(encoded_predictions(TASK, pa.chunked_array([pa.array(lists, NAMES)])), labels)
     assert np.array_equal(encoded_predictions(TASK, pa.chunked_array([texts])), labels)

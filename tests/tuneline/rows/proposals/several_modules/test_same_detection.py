@@ -153,10 +153,10 @@ def check_evaluation(path: Path, made: Plan, rows: list[dict]) -> None:
     )
     usable = [row for row in rows if row[LABEL] is not None and row["text_0"]]
     assert evaluated.texts[decision.text_columns[0]].to_pylist() == [row["text_0"] for row in usable]
-    values = [task.label_value(label) for label in evaluated.labels]
+    values = [task.value(label) for label in evaluated.labels]
     if isinstance(usable[0][LABEL], float):
         assert values == pytest.approx([row[LABEL] for row in usable], rel=1e-6)
     elif isinstance(usable[0][LABEL], str):
         assert values == [row[LABEL] for row in usable]
     else:
-        assert [set(task.names_in(value)) for value in values] == [set(row[LABEL]) for row in usable]
+        assert [set(value) for value in values] == [set(row[LABEL]) for row in usable]
