@@ -30,9 +30,9 @@ from tuneline.model.tokens.training import train_wordpiece
 from tuneline.onnx.graph import save_model, to_onnx
 from tuneline.onnx.int8 import to_dynamic_int8
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.rows.reading.jsonl import JSONL
+from tuneline.rows.reading.formats import JSONL
 from tuneline.rows.reading.rows import STOP
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.tables import open_table
 from tuneline.serve.columns import InputColumns, OutputColumns, Row
 from tuneline.serve.program_rows import windows
 from tuneline.serve.streaming import StreamOptions, predict_rows
@@ -122,7 +122,7 @@ def bare_loop(model: TextClassifier, batches: list[Batch], clock: Clock) -> floa
 def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     """Return the seconds of the whole command, without its start-up."""
     started = clock()
-    source = Input(path, JSONL.usual)
+    source = JSONL.usual(path)
     output, columns = PredictionOutput(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
     with open_table(source) as table, open_writer(output, columns) as writer:
         predict_rows(model, table, InputColumns(model.text_columns), writer, StreamOptions(BATCH, STOP))

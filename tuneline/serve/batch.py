@@ -26,8 +26,7 @@ from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.rows.proposals.files import fitting_input
 from tuneline.rows.reading.formats import ENDINGS, data_input
 from tuneline.rows.reading.rows import BadRowPolicy
-from tuneline.rows.reading.tables import Input
-from tuneline.rows.reading.text import not_a_file
+from tuneline.rows.reading.tables import Input, not_a_file
 from tuneline.serve.columns import InputColumns
 from tuneline.serve.model_choice import ModelChoice
 from tuneline.serve.program_rows import BATCH_SIZE
@@ -168,8 +167,8 @@ def predict_to_score(
     columns = InputColumns(model.text_columns, tuple(keep))
     with refusing():
         source = input_to_score(path, folder)
-        if source.layout != source.layout.format.usual:
-            say(f"{path.name}: read as {source.layout.described()}", error=True)
+        if source != source.format.usual(path):
+            say(f"{path.name}: read as {source.described()}", error=True)
         started = time.perf_counter()
         options = StreamOptions(BATCH_SIZE, policy)
         counts = predict_input(model, source, columns, PredictionOutput(output, "parquet"), options)

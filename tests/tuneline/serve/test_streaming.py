@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.rows.reading.formats import FORMATS
-from tuneline.rows.reading.rows import PRINTED, BadRowPolicy, BadRows
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.rows import PRINTED_BAD_ROWS, BadRowPolicy, BadRows
+from tuneline.rows.reading.tables import open_table
 from tuneline.serve.columns import InputColumns, Row
 from tuneline.serve.streaming import good_rows
 
@@ -19,7 +19,7 @@ def bad():
 
 
 def read(path, bad):
-    with open_table(Input(path, FORMATS[path.suffix[1:]].usual)) as table:
+    with open_table(FORMATS[path.suffix[1:]].usual(path)) as table:
         return list(good_rows(table, COLUMNS, bad))
 
 
@@ -29,7 +29,7 @@ def test_skipped_rows_are_counted_and_the_first_ones_printed(tmp_path, capsys, b
     assert [row.number for row in rows] == list(range(1, 101, 2))
     assert bad.count == 50
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == PRINTED
+    assert len(lines) == PRINTED_BAD_ROWS
     assert lines[0] == "skipped line 3: 1 column, but 2 in the header"
 
 

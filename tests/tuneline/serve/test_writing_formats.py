@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tuneline.core.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.model.tasks import Classification, Multilabel
 from tuneline.rows.reading.formats import FORMATS
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.tables import open_table
 from tuneline.serve.columns import OutputColumns, Row
 from tuneline.serve.writing import PredictionOutput, json_line, open_writer
 
@@ -32,7 +32,7 @@ def write(path, kind, names, cells, labels=("a", "b")):
 
 def read(path, kind, names):
     """Return the label and the cells of each row."""
-    with open_table(Input(path, FORMATS[kind].usual)) as table:
+    with open_table(FORMATS[kind].usual(path)) as table:
         return [tuple(values) for _, values in table.rows(["label", *names])]
 
 

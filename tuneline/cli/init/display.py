@@ -39,7 +39,7 @@ def show_plan(plan: Plan, params: Params) -> None:
     Console().print(table)
 
     lines = list(decision.reasons)
-    lines.append(f"format: {plan.layout.described()}")
+    lines.append(f"format: {plan.source.described()}")
     # about the rows of each split, as the stage download will write them
     for split, rows in plan.rows.splits.items():
         lines.append(f"{split}: {rows:,} rows of {plan.placement.file(split)}")

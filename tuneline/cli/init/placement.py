@@ -19,7 +19,7 @@ from tuneline.core.repository.programs import run_dvc
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import say
-from tuneline.rows.reading.tables import Layout
+from tuneline.rows.reading.tables import Format
 
 ALIASES = {
     "train": {"train", "training"},
@@ -91,7 +91,7 @@ def by_split(paths: Sequence[Path]) -> dict[str, Path]:
 
 
 def place(
-    files: Mapping[str, Path], originals: Sequence[Path], layout: Layout, name: str | None
+    files: Mapping[str, Path], originals: Sequence[Path], file_format: Format, name: str | None
 ) -> Placement:
     """Return the placement of the file of each split that has one.
 
@@ -101,7 +101,7 @@ def place(
         DataError: The name is not a plain folder name, or a copy would replace a file of the user, one of
             ``originals``.
     """
-    suffix = layout.format.suffixes[0]
+    suffix = file_format.suffixes[0]
     if files["train"].name.lower().endswith(".gz"):
         suffix += ".gz"
     placement = None if name else _in_place(files, suffix)

@@ -28,7 +28,7 @@ from tuneline.rows.proposals.labels import is_date
 from tuneline.rows.proposals.profiles import Column
 from tuneline.rows.proposals.readings import OpenQuestionError, UserChoices
 from tuneline.rows.reading.rows import check_columns
-from tuneline.rows.reading.tables import Layout
+from tuneline.rows.reading.tables import Input
 
 LEAST_ROWS = {"test": 300, "validation": 150}
 """Rows of the two splits below which they get a larger part of a small file, within ``LARGEST_FRACTION``."""
@@ -55,13 +55,14 @@ class Plan:
     """Everything that will be written.
 
     Attributes:
+        source: The train file, and how all files are written.
         division: ``data.split``: how ``download`` divides the train file; ``None`` if every split has a file.
         columns: The columns of the train file by name.
         rows: About the rows that will be used, and those that will be left out.
         notes: Messages for the user.
     """
 
-    layout: Layout
+    source: Input
     placement: Placement
     decision: ColumnChoice
     division: SplitParams | None
@@ -82,7 +83,6 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
     if not train.rows:
         raise DataError(f"{train.path} has no rows.", "Add rows, or name another file.")
     decision = decide_columns(columns, choices)
-    layout = train.source.layout
 
     # copies of the files that have labels
     notes = text_notes(columns, decision)
@@ -96,7 +96,7 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
             )
     to_place = {split: Path(file.path) for split, file in labelled.items()}
     originals = [Path(file.path) for file in files.values()]
-    placement = place(to_place, originals, layout, choices.name)
+    placement = place(to_place, originals, train.source.format, choices.name)
 
     # splits
     without_file = [split for split in SPLITS if split not in labelled]
@@ -112,7 +112,7 @@ def make_plan(files: Mapping[str, RowFile], choices: UserChoices, params: Params
     _ask_about_rows_left_out(rows.share_left_out, decision, choices)
     if division is not None and division.column is None:
         notes += division_notes(columns, decision)
-    return Plan(layout, placement, decision, division, columns, rows, notes)
+    return Plan(train.source, placement, decision, division, columns, rows, notes)
 
 
 def usual_split(rows: int) -> SplitParams:
@@ -316,12 +316,12 @@ def plan_params(plan: Plan, params: Params) -> dict[str, Any]:
     }
 
     # how the files are written; null is the usual value for their suffix
-    usual = plan.layout.format.usual.values()
-    defaults = FilesParams().model_dump()
-    for name, value in plan.layout.values().items():
-        if name != "format":
-            written = list(value) if isinstance(value, tuple) else value
-            values[f"data.files.{name}"] = defaults[name] if value == usual[name] else written
+    usual = plan.source.format.usual(plan.source.path)
+    for name, default in FilesParams().model_dump().items():
+        value = getattr(plan.source, name)
+        if value == getattr(usual, name):
+            value = default
+        values[f"data.files.{name}"] = list(value) if isinstance(value, tuple) else value
     if plan.rows.share_left_out:
         # in whole percent, so that the same files satisfy the limit
         share = math.ceil(plan.rows.share_left_out * 100) / 100

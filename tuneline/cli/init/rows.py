@@ -15,7 +15,7 @@ from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks import TASKS
 from tuneline.rows.proposals.choice import ColumnChoice
-from tuneline.rows.proposals.files import sniff
+from tuneline.rows.proposals.files import UnclearHeaderError, sniff
 from tuneline.rows.proposals.profiles import NESTED, Column, count_columns
 from tuneline.rows.reading.label_values import class_name, plain_text
 from tuneline.rows.reading.rows import SHOWN_BAD_ROWS, BadRowPolicy, BadRows, check_columns
@@ -65,19 +65,26 @@ def read_files(
         UnclearHeaderError: No file shows whether they have a header.
         DataError: The files have different layouts, or cannot be read.
     """
-    sniffed = {}
-    for split, path in by_split(paths).items():
-        sniffed[split] = sniff(path, encoding=encoding, header=header)
-    clear = [file.header for file in sniffed.values() if file.is_clear]
-    if not clear:
-        raise sniffed["train"].unclear_header("add --header", "add --no-header")
+    policy = BadRowPolicy(max(current.max_bad_share, MOST_BAD))
+    by_name = by_split(paths)
+    sources: dict[str, Input] = {}
+    doubts: dict[str, UnclearHeaderError] = {}
+    for split, path in by_name.items():
+        try:
+            sources[split] = sniff(path, encoding=encoding, header=header)
+        except UnclearHeaderError as error:
+            doubts[split] = error
+    if not sources:
+        hint = "If it names the columns, add --header. If it is a row, add --no-header."
+        raise UnclearHeaderError(doubts["train"].problem, hint)
+    # a file that shows it speaks for those that do not
+    has_header = next(iter(sources.values())).columns is None
+    for split in doubts:
+        sources[split] = sniff(by_name[split], encoding=encoding, header=has_header)
+
     files = {}
-    for split, file in sniffed.items():
-        # a file that shows it speaks for those that do not
-        header = file.header if file.is_clear else clear[0]
-        files[split] = read_file(
-            file.with_header(header).settled(), BadRowPolicy(max(current.max_bad_share, MOST_BAD))
-        )
+    for split in by_name:
+        files[split] = read_file(sources[split], policy)
         if _shared(files[split].source) != _shared(files["train"].source):
             problem = f"{files[split].path} has another layout than {files['train'].path}."
             raise DataError(problem, "Write all files in one format, delimiter and encoding.")
@@ -86,8 +93,8 @@ def read_files(
 
 def _shared(file: Input) -> tuple[Any, ...]:
     """Return what all files have in common: how they are written, and whether they are packed."""
-    has_header = file.layout.columns is None
-    return replace(file.layout, columns=None), has_header, file.name.lower().endswith(".gz")
+    has_header = file.columns is None
+    return replace(file, path=None, columns=None), has_header, file.name.lower().endswith(".gz")
 
 
 def read_file(source: Input, policy: BadRowPolicy) -> RowFile:

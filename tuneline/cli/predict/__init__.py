@@ -4,7 +4,6 @@ Imports no torch, which would take seconds to start.
 """
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +12,6 @@ import typer
 from tuneline.core.runtime.errors import StageError, refusing
 from tuneline.judge.decisions import CERTAINTY
 from tuneline.rows.reading.rows import BadRowPolicy
-from tuneline.rows.reading.text import not_a_file
 from tuneline.serve import BAD_ROW_OPTION, Kind
 from tuneline.serve.program_rows import BATCH_SIZE
 
@@ -108,6 +106,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.core.stage.engines import EngineOptions
     from tuneline.rows.reading.formats import format_of
+    from tuneline.rows.reading.tables import not_a_file
     from tuneline.serve.batch import FileTask, named_sources, predict_to_folder
     from tuneline.serve.columns import InputColumns
     from tuneline.serve.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
@@ -191,17 +190,16 @@ def opened_input(
     """
     from tuneline.rows.proposals.files import sniffed_input
     from tuneline.rows.reading.formats import format_of
-    from tuneline.rows.reading.tables import Input
 
     if source is not None and not source.is_fifo():
         return sniffed_input(source, texts, file_format=file_format, encoding=encoding)
-    usual = (file_format or format_of(source, "--input-format")).usual
-    return Input(source, replace(usual, encoding=encoding or usual.encoding))
+    usual = (file_format or format_of(source, "--input-format")).usual(source)
+    return usual.told({"encoding": encoding})
 
 
 def check_options(encoding: str | None, engine: str, workers: int | None) -> None:
     """Check options before anything is loaded."""
-    from tuneline.rows.reading.text import known_encoding
+    from tuneline.rows.reading.tables import known_encoding
 
     if encoding is not None:
         known_encoding(encoding)

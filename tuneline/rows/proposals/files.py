@@ -6,43 +6,45 @@ A doubtful file is an error with the option that decides.
 import codecs
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tuneline.core.runtime.errors import DataError, UnreadableError
 from tuneline.core.runtime.terminal import listed, say
 from tuneline.rows.proposals.tables import (
     CERTAIN,
-    SNIFFED_RECORDS,
     first_records,
     fitting_layout,
     header_evidence,
     is_title,
 )
-from tuneline.rows.reading.delimited import CSV, TSV, numbered_columns
-from tuneline.rows.reading.formats import format_of
-from tuneline.rows.reading.rows import MISREAD, RowProblem
-from tuneline.rows.reading.tables import Format, Input, open_lines, open_table
-from tuneline.rows.reading.text import (
+from tuneline.rows.reading.formats import CSV, TSV, format_of, numbered_columns
+from tuneline.rows.reading.limits import (
     CHUNK,
+    HEAD,
+    SNIFFED_CHARACTERS,
+    SNIFFED_RECORDS,
+)
+from tuneline.rows.reading.rows import MISREAD, RowProblem
+from tuneline.rows.reading.tables import (
     ENCODING_HINT,
+    Format,
+    Input,
     file_name,
     is_encoded,
     known_encoding,
     not_a_file,
     open_bytes,
+    open_table,
+    open_text,
     read_errors_explained,
     refuse_binary,
 )
 
-SAMPLE = 2**20
-"""Characters from which delimiter, quotes and header are detected."""
 MOST_ACCIDENTS = 0.05
 """Share of lines of a single-byte encoding that are valid UTF-8 by accident."""
 SHOWN_CELLS = 5
 SHOWN_CHARACTERS = 60
-HEAD = 512
-"""Bytes by which a file without rows is recognised."""
 TOKENS = "token classification, which Tuneline does not do"
 NO_ROWS: Sequence[tuple[bytes, str]] = (
     (
@@ -67,81 +69,25 @@ class UnclearHeaderError(DataError):
     """The first line of a table can be a header or a row, and nobody told which."""
 
 
-@dataclass(frozen=True)
-class Sniffed:
-    """What was detected of a file.
-
-    Attributes:
-        source: The file, and how it is written; without ``columns``.
-        first: The first record of a table that can have a header line or none; else empty.
-        header: True if it is rather a header.
-        is_clear: False if it can as well be the other.
-    """
-
-    source: Input
-    first: tuple[str, ...] = ()
-    header: bool = True
-    is_clear: bool = True
-
-    def with_header(self, header: bool) -> "Sniffed":
-        """Return it with the decision whether the first record names the columns."""
-        return replace(self, header=header, is_clear=True)
-
-    def settled(self, required: Collection[str] = ()) -> Input:
-        """Return the file, with the numbered columns of one without a header.
-
-        A first record with all columns that the caller requires is a header. If it is doubtful otherwise, and
-        the caller requires numbered columns, it is none.
-
-        Raises:
-            UnclearHeaderError: It is doubtful, and the required columns do not tell.
-        """
-        numbered = numbered_columns(len(self.first))
-        has_required = bool(required) and set(required) <= {*self.first, *numbered}
-        if has_required and not set(required).isdisjoint(self.first):
-            return self.source
-
-        header = self.header
-        if not self.is_clear:
-            if not has_required:
-                hint = "name the texts by them (--text COLUMN)"
-                raise self.unclear_header(hint, hint)
-            header = False
-        if header:
-            return self.source
-        return replace(self.source, layout=replace(self.source.layout, columns=numbered))
-
-    def unclear_header(self, if_header: str, if_row: str) -> UnclearHeaderError:
-        """Return the error about a first line that can be read in two ways, with what decides for each."""
-        first = listed([cell[:SHOWN_CHARACTERS] for cell in self.first], SHOWN_CELLS)
-        numbered = listed(numbered_columns(len(self.first)), SHOWN_CELLS)
-        problem = (
-            f"{self.source.name}: the first line of the table, {first}, can name the columns or be a row like"
-            " the others."
-        )
-        hint = (
-            f"If it names the columns, {if_header}. If it is a row, {if_row}: the columns are {numbered}"
-            " then."
-        )
-        return UnclearHeaderError(problem, hint)
-
-
 def sniff(
     path: Path,
     *,
     file_format: Format | None = None,
     encoding: str | None = None,
     header: bool | None = None,
-) -> Sniffed:
-    """Detect how a file is written, except for what is told.
+    required: Collection[str] = (),
+) -> Input:
+    """Return a file as it is detected, except for what is told.
 
     Args:
         path: The file.
         file_format: The format, which the suffix tells otherwise.
         encoding: The encoding of a text.
         header: True if the first line of a table names the columns, False if it is a row.
+        required: Columns that the caller needs, which tell a header, too.
 
     Raises:
+        UnclearHeaderError: The first line can be a header or a row, and nothing tells which.
         DataError: The file is missing, in a format that the pipeline does not read, or doubtful.
     """
     if not path.is_fifo():
@@ -150,34 +96,58 @@ def sniff(
             hint = "Check the path; name a file, or of a folder the files in it."
             raise DataError(f"{path} {problem}.", hint)
         _refuse_no_rows(path)
-    layout = (file_format or format_of(path, "the format")).usual
-    if layout.format.is_columnar:
-        return Sniffed(Input(path, layout))
+    source = (file_format or format_of(path, "the format")).usual(path)
+    if source.format.is_columnar:
+        return source
     encoding = known_encoding(encoding) if encoding else detect_encoding(path)
-    source = Input(path, replace(layout, encoding=encoding))
-    if layout.format not in {CSV, TSV}:
-        return Sniffed(source)
+    source = replace(source, encoding=encoding)
+    if source.format not in {CSV, TSV}:
+        return source
 
     # a table: delimiter, quotes, titles and header
     lines = _sample(source)
     if not "".join(lines).strip():
-        return Sniffed(source)  # and its reader says that it is empty
-    layout = fitting_layout(lines, source.layout)
-    table_format = TSV if layout.delimiter == TSV.delimiter else CSV
-    layout = replace(layout, format=table_format)
-    source = replace(source, layout=layout)
-    records = first_records(lines, layout)
-    records = list(filter(None, records))
+        return source  # and its reader says that it is empty
+    source = fitting_layout(lines, source)
+    source = replace(source, format=TSV if source.delimiter == TSV.delimiter else CSV)
+    records = list(filter(None, first_records(lines, source)))
     if is_title(records):
         title = listed(filter(None, records[0]))
         raise DataError(
             f"{path}: the first line, {title}, is a title above the table.", "Remove what is above the table."
         )
-    first = tuple(records[0])
-    if header is not None:
-        return Sniffed(source, first, header)
+    if header is None:
+        header = _has_header(source, records, required)
+    if header:
+        return source
+    return replace(source, columns=numbered_columns(len(records[0])))
+
+
+def _has_header(source: Input, records: Sequence[Sequence[str]], required: Collection[str]) -> bool:
+    """Return True if the first record of a table names the columns.
+
+    One with all columns that the caller requires does. If it is doubtful otherwise, and the caller requires
+    numbered columns, it does not.
+
+    Raises:
+        UnclearHeaderError: It is doubtful, and the required columns do not tell.
+    """
+    first = records[0]
+    numbered = numbered_columns(len(first))
+    has_required = bool(required) and set(required) <= {*first, *numbered}
+    if has_required and not set(required).isdisjoint(first):
+        return True
     evidence = header_evidence(records)
-    return Sniffed(source, first, evidence > 0, abs(evidence) >= CERTAIN)
+    if abs(evidence) >= CERTAIN:
+        return evidence > 0
+    if has_required:
+        return False
+    cells = listed([cell[:SHOWN_CHARACTERS] for cell in first], SHOWN_CELLS)
+    raise UnclearHeaderError(
+        f"{source.name}: the first line of the table, {cells}, can name the columns, or be a row like the"
+        f" others; then the columns are {listed(numbered, SHOWN_CELLS)}.",
+        "Name the texts by the right names: --text COLUMN.",
+    )
 
 
 def detect_encoding(path: Path) -> str:
@@ -236,10 +206,10 @@ def sniffed_input(
 
     The columns that the caller requires tell a header. The other arguments are those of ``sniff``.
     """
-    source = sniff(path, file_format=file_format, encoding=encoding).settled(required)
-    usual = source.layout.format.usual
-    if source.layout != replace(usual, encoding=encoding or usual.encoding):
-        say(f"{path}: read as {source.layout.described()}", error=True)
+    source = sniff(path, file_format=file_format, encoding=encoding, required=required)
+    usual = source.format.usual(path)
+    if source != replace(usual, encoding=encoding or usual.encoding):
+        say(f"{path}: read as {source.described()}", error=True)
     return source
 
 
@@ -255,18 +225,18 @@ def fitting_input(source: Input, required: Sequence[str]) -> Input:
     """
     if source.path is None or fits(source, required):
         return source
-    return sniff(source.path).settled(required)
+    return sniff(source.path, required=required)
 
 
 def fits(source: Input, required: Sequence[str]) -> bool:
-    """Return True if a file has the columns, and its first rows and its encoding are as its layout says.
+    """Return True if a file has the columns, and its first rows and its encoding are as it says.
 
     Raises:
         UnreadableError: The operating system cannot read the file.
     """
     try:
         with open_table(source) as table:
-            if table.lines is not None and source.layout.encoding != "utf-8" and _is_utf8(source):
+            if table.lines is not None and source.encoding != "utf-8" and _is_utf8(source):
                 return False
             if not set(required) <= set(table.names()):
                 return False
@@ -284,17 +254,17 @@ def fits(source: Input, required: Sequence[str]) -> bool:
 def _is_utf8(source: Input) -> bool:
     """Return True if the first lines of a text in another encoding are UTF-8, and not only ASCII."""
     text = "".join(_sample(source))
-    return not text.isascii() and is_encoded(text.encode(source.layout.encoding, "surrogateescape"), "utf-8")
+    return not text.isascii() and is_encoded(text.encode(source.encoding, "surrogateescape"), "utf-8")
 
 
 def _sample(source: Input) -> list[str]:
     """Return the first lines of a text."""
     sample: list[str] = []
     size = 0
-    with open_lines(source) as lines:
+    with open_text(source) as lines:
         for line in lines:
             sample.append(line)
             size += len(line)
-            if size >= SAMPLE:
+            if size >= SNIFFED_CHARACTERS:
                 break
     return sample

@@ -27,7 +27,8 @@ from tuneline.model.tasks.columns import labels_of
 from tuneline.model.tasks.multilabel import HALF
 from tuneline.model.tasks.schemas import read_task
 from tuneline.model.tasks.task import Floats
-from tuneline.rows.proposals.spreadsheet import ENCODING, LONGEST_FIELD, free_names, write_csv
+from tuneline.rows.proposals.spreadsheet import ENCODING, free_names, write_csv
+from tuneline.rows.reading.limits import ANY_CELL
 from tuneline.rows.splits.corrections import row_keys
 
 KEY = "key"
@@ -92,7 +93,7 @@ def read_filled(path: Path, data: DataParams) -> list[tuple[int, Suspect, str]]:
         InputError: The file is not a review, or nothing is filled in.
     """
     names = free_names(ROLES, data.text_columns)
-    csv.field_size_limit(LONGEST_FIELD)
+    csv.field_size_limit(ANY_CELL)
     filled = []
     try:
         with path.open(encoding=ENCODING, newline="") as file:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tuneline.model.tasks.task import MISSING_WORDS
+from tuneline.rows.reading.limits import KEPT_CHARACTERS, MOST_VALUES, SAMPLE_ROWS
 
 NESTED = "\x00nested"
 """Beginning of a cell that holds a list or an object, which is not a text. A list follows it, as JSON."""
@@ -15,13 +16,8 @@ _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
 WORD_PATTERN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
 NUMBER = re.compile(r"(?=.{1,40}$)[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-MOST_VALUES = 1000
-"""Distinct values that are counted; a column with more does not hold classes."""
-SAMPLE_ROWS = 5000
 FIRST_ROWS = 5
 """Rows that the user is shown."""
-LONGEST = 1 << 15
-"""Characters that are kept of a cell: more than any encoder reads."""
 SPREADSHEET_ERROR = re.compile(r"#[¡¿]?[A-ZÀ-Ü]+(?:/0)?[!?]|#N/?[ADV]")
 """What a spreadsheet shows in place of a value, in several languages, such as ``#NAME?`` and ``#WERT!``."""
 EMPTY_LABELS = MISSING_WORDS | {"", "-1", "[]"}
@@ -67,7 +63,7 @@ class Column:
         if self.rows < FIRST_ROWS:
             self.first.append(cell)
         if place < SAMPLE_ROWS:
-            self.cells[place : place + 1] = [cell and cell[:LONGEST]]
+            self.cells[place : place + 1] = [cell and cell[:KEPT_CHARACTERS]]
         self.rows += 1
         text = (cell or "").strip()
         if not text:

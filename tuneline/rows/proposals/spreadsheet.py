@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 ENCODING = "utf-8-sig"
 """With a byte order mark: without one, Excel takes the file for another encoding."""
-LONGEST_FIELD = 2**31 - 1
-"""Characters."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of a cell that a spreadsheet may execute (OWASP, "CSV Injection").
 

@@ -15,23 +15,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tuneline.rows.reading.delimited import SEPARATOR_LINE, split_records
-from tuneline.rows.reading.tables import Layout
+from tuneline.rows.reading.formats import SEPARATOR_LINE, split_records
+from tuneline.rows.reading.limits import ANY_CELL, CUT_RECORD, SNIFFED_RECORDS
+from tuneline.rows.reading.tables import Input
 
 DELIMITERS = (",", "\t", ";", "|")
 APOSTROPHE, BACKSLASH = "'", "\\"
-SNIFFED_RECORDS = 1000
-"""Records from which titles and the header are detected."""
-LONGEST_RECORD = 100
-"""Lines of a record that the end of the sample may cut."""
 LEAST_EVEN = 0.9
 """Share of records with one cell, and of tidy lines, from which quotes enclose whole records."""
-LONGEST_FIELD = 2**31 - 1
-"""Characters. With the wrong layout, a field of the sample may run to its end."""
 
 
-def fitting_layout(lines: Sequence[str], usual: Layout) -> Layout:
-    """Return the layout that splits the first lines of a file most evenly, ``usual`` for its format."""
+def fitting_layout(lines: Sequence[str], usual: Input) -> Input:
+    """Return a file with the layout that splits its first lines most evenly, ``usual`` for its format."""
     separator = SEPARATOR_LINE.fullmatch(lines[0])
     delimiter = separator and separator[1]
     table = lines[1:] if separator else lines
@@ -39,19 +34,19 @@ def fitting_layout(lines: Sequence[str], usual: Layout) -> Layout:
     return max(layouts(usual, delimiter, table), key=lambda layout: layout_fit(table, layout))
 
 
-def first_records(lines: Sequence[str], layout: Layout) -> list[list[str]]:
+def first_records(lines: Sequence[str], layout: Input) -> list[list[str]]:
     """Return the first records, of any form."""
-    csv.field_size_limit(LONGEST_FIELD)
+    csv.field_size_limit(ANY_CELL)
     return list(itertools.islice(split_records(layout, iter(lines)), SNIFFED_RECORDS))
 
 
-def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[Layout]:
-    """Return the layouts that a file may have, the usual ones first.
+def layouts(usual: Input, delimiter: str | None, lines: Sequence[str]) -> list[Input]:
+    """Return a file with each layout that it may have, the usual ones first.
 
     Other quotes and escapes than the usual ones come into question only where the lines have them.
 
     Args:
-        usual: The usual layout of the format.
+        usual: The file, as its format is usually written.
         delimiter: The delimiter, if the file names it.
         lines: The first lines.
     """
@@ -80,7 +75,7 @@ def layouts(usual: Layout, delimiter: str | None, lines: Sequence[str]) -> list[
     return likely + unlikely
 
 
-def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float]:
+def layout_fit(lines: Sequence[str], layout: Input) -> tuple[float, bool, float]:
     """Return how well a layout fits lines: how even its records are, the first one too, and its quotes.
 
     Evenness is the fraction of records with the most common number of cells, 0 where that is 1. Below the
@@ -103,21 +98,21 @@ def layout_fit(lines: Sequence[str], layout: Layout) -> tuple[float, bool, float
     return evenness, len(first) == width, tidiness(lines, layout)
 
 
-def record_widths(lines: Sequence[str], layout: Layout) -> Counter[int]:
+def record_widths(lines: Sequence[str], layout: Input) -> Counter[int]:
     """Return how many records have each number of cells. Empty lines are none."""
-    csv.field_size_limit(LONGEST_FIELD)
+    csv.field_size_limit(ANY_CELL)
     widths = Counter(map(len, split_records(layout, iter(lines))))
     del widths[0]
     return widths
 
 
-def is_one_column(lines: Sequence[str], layout: Layout) -> bool:
+def is_one_column(lines: Sequence[str], layout: Input) -> bool:
     """Return True if quotes enclose whole records: the delimiters inside are of the texts."""
     widths = record_widths(lines, layout)
     return widths[1] >= LEAST_EVEN * widths.total() and tidiness(lines, layout) >= LEAST_EVEN
 
 
-def tidiness(lines: Sequence[str], layout: Layout) -> float:
+def tidiness(lines: Sequence[str], layout: Input) -> float:
     """Return how regular the quotes are under a layout, from 0 to 1; 1 if there are none."""
     quoted = [line for line in lines if layout.quote in line]
     if not quoted:
@@ -143,7 +138,7 @@ def tidiness(lines: Sequence[str], layout: Layout) -> float:
         except csv.Error:
             taken = reader.line_num - before
             # A short record at the end of the sample may only be cut.
-            if reader.line_num < len(lines) or taken >= LONGEST_RECORD:
+            if reader.line_num < len(lines) or taken >= CUT_RECORD:
                 untidy += max(taken, 1)
 
 

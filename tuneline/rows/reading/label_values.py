@@ -28,7 +28,9 @@ As the name of a class it is the same as without the decimals.
 """
 MINUS = "\u2212"
 """The minus sign of typography."""
-SHOWN = 80
+
+
+SHOWN_VALUE = 80
 """Characters of a value in a message."""
 
 
@@ -42,8 +44,8 @@ class ValueProblemError(ValueError):
 
 def _problem(message: str, value: Any, hint: str) -> ValueProblemError:
     shown = repr(value)
-    if len(shown) > SHOWN:
-        shown = f"{shown[:SHOWN]}…"
+    if len(shown) > SHOWN_VALUE:
+        shown = f"{shown[:SHOWN_VALUE]}…"
     return ValueProblemError(message, f"It is {shown}. {hint}")
 
 

@@ -1,4 +1,4 @@
-"""Parts that all readers share: problems of rows, the limits of sizes, and checks of column names."""
+"""Parts that all readers share: problems of rows, and checks of column names."""
 
 import difflib
 from collections import Counter
@@ -7,15 +7,6 @@ from dataclasses import dataclass
 
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import first_lines, listed, say
-
-MB = 1 << 20
-"""Bytes."""
-LONGEST_CELL = MB
-"""Characters of a cell of CSV. A longer one is a quote that is never closed."""
-LONGEST_LINE = 16 * MB
-"""Characters of a line, which is in memory as a whole."""
-LARGEST_ARRAY = 64 * MB
-"""Characters of a JSON array, which is in memory as a whole. JSON Lines have no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +65,9 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
     return f"; the nearest is {matches[0]!r}"
 
 
-KEPT = 10_000
+LISTED_BAD_ROWS = 10_000
 """Bad rows of a file that are listed; all are counted."""
-PRINTED = 20
+PRINTED_BAD_ROWS = 20
 """Bad rows that a command prints."""
 SHOWN_BAD_ROWS = 5
 """Bad rows in the message about a file that has too many."""
@@ -106,8 +97,8 @@ class BadRows:
     Attributes:
         unit: What ``RowProblem.line`` counts: ``line`` or ``row``.
         count: Number of rows that were left out.
-        problems: What is wrong with the first ``KEPT`` of them.
-        printed: True if the first ``PRINTED`` are printed.
+        problems: What is wrong with the first ``LISTED_BAD_ROWS`` of them.
+        printed: True if the first ``PRINTED_BAD_ROWS`` are printed.
     """
 
     def __init__(self, name: str, unit: str, policy: BadRowPolicy, *, printed: bool = False) -> None:
@@ -128,9 +119,9 @@ class BadRows:
             hint = f"{problem.hint} To leave out such rows: {self.policy.option} 0.01."
             raise DataError(f"{self.name}, {self.place(problem)}: {problem.message}.", hint)
         self.count += problem.lines
-        if len(self.problems) < KEPT:
+        if len(self.problems) < LISTED_BAD_ROWS:
             self.problems.append(problem)
-            if self.printed and len(self.problems) <= PRINTED:
+            if self.printed and len(self.problems) <= PRINTED_BAD_ROWS:
                 say(f"skipped {self.unit} {problem.line:,}: {problem.reason}", error=True)
 
     def place(self, problem: RowProblem) -> str:

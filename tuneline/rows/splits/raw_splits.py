@@ -30,6 +30,7 @@ from tuneline.model.tasks.schemas import raw_schema
 from tuneline.model.tasks.task import UNLABELLED
 from tuneline.rows.reading.label_values import sorted_names, written_classes
 from tuneline.rows.reading.labelled import LABEL, LabelledColumns
+from tuneline.rows.reading.limits import MANY_LABELS
 from tuneline.rows.splits.corrections import dropped_file
 from tuneline.rows.splits.corrector import Corrector
 from tuneline.rows.splits.source import GROUP, INDEX, StagedSplit
@@ -111,10 +112,6 @@ def sample_rows(rows: int, at_most: int | None, seed: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(seed).choice(rows, at_most, replace=False, shuffle=False))
 
 
-MANY = 1_000
-"""More distinct labels than this, and in more than half of the rows, mean that the wrong column was named."""
-
-
 @dataclass(frozen=True)
 class LabelEncoder:
     """Converts the labels of the source to ids.
@@ -170,7 +167,7 @@ def _observed(task: Task, train: RowSelection) -> Counter[str]:
         observed.update(observed_classes(task, batch[LABEL]))
         rows += batch.num_rows
         # Checked in the loop: a column of texts would fill the memory with distinct labels.
-        if len(observed) > MANY and 2 * len(observed) > rows:
+        if len(observed) > MANY_LABELS and 2 * len(observed) > rows:
             raise DataError(
                 f"{train.staged.name}: {len(observed):,} distinct labels in {rows:,} rows.",
                 "Check that data.label_column names the label column; to predict numbers, set data.task to"

@@ -10,7 +10,7 @@ from tuneline.rows.reading.rows import STOP
 
 
 def opened(path):
-    return read_file(sniff(path).settled({"text"}), STOP)
+    return read_file(sniff(path, required={"text"}), STOP)
 
 
 def rows_of(file):

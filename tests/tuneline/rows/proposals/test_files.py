@@ -10,7 +10,7 @@ from tests.conftest import SHARED
 from tuneline.cli.init.rows import read_file
 from tuneline.core.runtime.errors import DataError
 from tuneline.rows.proposals.files import sniff
-from tuneline.rows.reading.delimited import split_records
+from tuneline.rows.reading.formats import split_records
 from tuneline.rows.reading.rows import STOP
 
 
@@ -22,13 +22,12 @@ def written(tmp_path, name, content, encoding="utf-8"):
 
 
 def layout_of(path):
-    return sniff(path).source.layout
+    return sniff(path, header=True)
 
 
 def opened(path):
-    """Return a file as it is detected, also where its header is in doubt."""
-    sniffed = sniff(path)
-    return read_file(sniffed.with_header(sniffed.header).settled(), STOP)
+    """Return a file with a header as it is detected."""
+    return read_file(layout_of(path), STOP)
 
 
 def rows_of(path):
@@ -94,7 +93,7 @@ def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
     ],
 )
 def test_header_is_detected(tmp_path, content, header):
-    assert sniff(written(tmp_path, "a.csv", content)).header is header
+    assert (sniff(written(tmp_path, "a.csv", content)).columns is None) is header
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def table(rows=TICKETS, header="text;label", delimiter=";"):
 )
 def test_columns_have_the_names_in_the_file(tmp_path, content, columns):
     path = written(tmp_path, "a.csv", content)
-    file = read_file(sniff(path).settled(), STOP)
+    file = read_file(sniff(path), STOP)
     assert list(file.columns) == columns
     assert len(cells_of(file)) >= len(TICKETS)
 
@@ -234,7 +233,7 @@ def test_apostrophes_enclose_cells(tmp_path):
 def test_column_of_quoted_texts_with_a_delimiter_each_is_one_column(tmp_path, delimiter, header):
     lines = [f'"dull {delimiter} lifeless ""{row}"""\n' for row in range(40)]
     path = written(tmp_path, "a.csv", header + "".join([*lines, '"over\nlines"\n', "plain\n"]))
-    rows = cells_of(read_file(sniff(path, header=bool(header)).settled(), STOP))
+    rows = cells_of(read_file(sniff(path, header=bool(header)), STOP))
     assert rows[:2] == [(f'dull {delimiter} lifeless "{row}"',) for row in range(2)]
 
 
@@ -298,4 +297,4 @@ def test_real_dirt_is_read(case, rows):
     path = SHARED / f"data/cases/{case}.csv"
     if not path.exists():
         pytest.skip("the folder shared/ is not beside this checkout")
-    assert len(cells_of(read_file(sniff(path).settled(), STOP))) == rows
+    assert len(cells_of(read_file(sniff(path), STOP))) == rows

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from tuneline.rows.reading.formats import FORMAT_OF_SUFFIX, suffix_of
 from tuneline.rows.reading.rows import RowProblem
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.tables import open_table
 
 
 def read(path: Path, content: str | bytes | None = None, **layout):
     """Write a file, and return its columns and its rows, each with its line and its values or problem."""
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogateescape"))
-    source = Input(path, FORMAT_OF_SUFFIX[suffix_of(path.name)].usual.told(layout))
+    source = FORMAT_OF_SUFFIX[suffix_of(path.name)].usual(path).told(layout)
     with open_table(source) as table:
         names = table.names()
         return names, list(table.rows(names))

@@ -13,7 +13,7 @@ from tuneline.model.tasks import Classification, Multilabel, Regression
 from tuneline.rows.reading.formats import FORMAT_OF_SUFFIX
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import STOP, BadRowPolicy, BadRows
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.tables import open_table
 
 SEPARATED = LabelSetsParams(layout="separated", separator=";")
 LISTS = LabelSetsParams(layout="lists")
@@ -22,7 +22,7 @@ COLUMNS = LabelSetsParams(layout="columns", columns=["toxic", "obscene"])
 
 def read(path, sets=None, policy=STOP, task=None, **columns):
     """Return the labels of a file with a column of texts, the positions of its rows, and its bad rows."""
-    source = Input(path, FORMAT_OF_SUFFIX[path.suffix].usual)
+    source = FORMAT_OF_SUFFIX[path.suffix].usual(path)
     bad = BadRows(path.name, source.unit, policy)
     if task is None:
         task = Multilabel(()) if sets else Classification(())

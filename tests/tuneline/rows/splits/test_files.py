@@ -17,7 +17,7 @@ from tuneline.model.tasks.schemas import read_task
 from tuneline.rows.reading.formats import FORMATS
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import STOP, BadRows
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.tables import open_table
 
 ROWS = [("free money", "spam"), ("see you at six", "ham"), ("you won", "spam"), ("lunch?", "ham")]
 TSV = TRAIN.replace(",", "\t")
@@ -201,7 +201,7 @@ def test_incomplete_rows_are_left_out_and_counted_on_demand(download, project):
 
 def read_back(path, kind):
     """The texts and labels of a file."""
-    with open_table(Input(path, FORMATS[kind].usual)) as table:
+    with open_table(FORMATS[kind].usual(path)) as table:
         batches = labelled_rows(table, LabelledColumns(("text",), "label"), BadRows(str(path), "line", STOP))
         read = pa.Table.from_batches(batches)
     return read["text_0"].to_pylist(), read["label"].to_pylist()

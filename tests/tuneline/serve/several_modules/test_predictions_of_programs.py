@@ -18,7 +18,6 @@ from tuneline.core.runtime.errors import DataError
 from tuneline.judge.decisions.rule import AnswerRule
 from tuneline.rows.reading.formats import FORMATS
 from tuneline.rows.reading.rows import BadRowPolicy
-from tuneline.rows.reading.tables import Input
 from tuneline.serve.columns import InputColumns
 from tuneline.serve.streaming import StreamOptions, predict_input
 from tuneline.serve.writing import PredictionOutput
@@ -52,7 +51,7 @@ def test_predictions_are_those_of_the_command_to_the_last_digit(
     folder = tmp_path_factory.mktemp("predicted")
     file = folder / "in.jsonl"
     file.write_text("".join(json.dumps({"subject": a, "body": b}) + "\n" for a, b in pairs))
-    source = Input(file, FORMATS["jsonl"].usual)
+    source = FORMATS["jsonl"].usual(file)
     options = StreamOptions(batch_size, BadRowPolicy(), rule=model.rule)
     columns = InputColumns(("subject", "body"), ())
     predict_input(model, source, columns, PredictionOutput(folder / "out.jsonl", "jsonl"), options)

@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,14 +116,14 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
         sets=made.decision.sets,
     )
     bad = BadRows(str(path), "row", EVERY_ROW)
-    with open_table(replace(files["train"].source, layout=made.layout)) as opened:
+    with open_table(made.source) as opened:
         rows = [row for batch in labelled_rows(opened, init, bad) for row in batch.to_pylist()]
     expected = [tuple(row[f"text_{number}"] for number in range(len(columns))) for row in rows]
     filled = [texts for texts in expected if any(text and text.strip() for text in texts)]
 
     # predict
     source = opened_input(path, columns, None, None)
-    assert source.layout == files["train"].source.layout
+    assert source == files["train"].source
     with open_table(source) as opened:
         rows_of_predict = good_rows(opened, InputColumns(columns), BadRows(str(path), "row", EVERY_ROW))
         read = [row.texts for row in rows_of_predict]

@@ -6,12 +6,14 @@ import os
 import random
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
 from tuneline.core.runtime.errors import DataError, UnreadableError
-from tuneline.rows.reading import text
-from tuneline.rows.reading.text import open_text
+from tuneline.rows.reading import tables
+from tuneline.rows.reading.formats import CSV
+from tuneline.rows.reading.tables import open_text
 
 CONTENT = "one\ntwo\n"
 PACKED = gzip.compress(CONTENT.encode(), mtime=0)
@@ -24,7 +26,7 @@ def written(folder, name, content):
 
 
 def read(path, encoding="utf-8"):
-    with open_text(path, encoding) as lines:
+    with open_text(replace(CSV.usual(path), encoding=encoding)) as lines:
         return list(lines)
 
 
@@ -35,7 +37,7 @@ def test_plain_and_gzip_files_give_their_lines_whatever_they_are_called(tmp_path
 
 
 def test_line_ends_are_kept_and_counted(tmp_path):
-    with open_text(written(tmp_path, "a.csv", b"one\r\ntwo\rthree\nfour"), "utf-8") as lines:
+    with open_text(CSV.usual(written(tmp_path, "a.csv", b"one\r\ntwo\rthree\nfour"))) as lines:
         assert list(lines) == ["one\r\n", "two\r", "three\n", "four"]
         assert lines.number == 4
 
@@ -69,7 +71,7 @@ def test_file_that_is_no_text_is_refused(tmp_path):
 
 
 def test_line_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "LONGEST_LINE", 8)
+    monkeypatch.setattr(tables, "LONGEST_LINE", 8)
     path = written(tmp_path, "a.csv", f"short\n1234567\n{'x' * 100}\n".encode())
     with pytest.raises(DataError, match="line 3: longer than 8 characters"):
         read(path)
@@ -86,7 +88,7 @@ def test_standard_input_and_a_pipe_are_read_plain_or_gzip(tmp_path, monkeypatch,
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=[content])
     writer.start()
-    with open_text(pipe, "utf-8") as lines:
+    with open_text(CSV.usual(pipe)) as lines:
         assert list(lines) == ["one\n", "two\n"]
         assert (lines.size, lines.position) == (None, None)
     writer.join()

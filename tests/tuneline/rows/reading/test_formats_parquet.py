@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.core.runtime.errors import DataError
-from tuneline.rows.reading.parquet import PARQUET
+from tuneline.rows.reading.formats import PARQUET
 from tuneline.rows.reading.rows import STOP, BadRows
-from tuneline.rows.reading.tables import Input, open_table
+from tuneline.rows.reading.tables import open_table
 
 TABLE = pa.table({"text": [f"text {row}" for row in range(25)], "id": range(25)})
 
 
 def batches(path, columns=("text",)):
-    source = Input(path, PARQUET.usual)
+    source = PARQUET.usual(path)
     with open_table(source) as table:
         return list(table.batches(list(columns), BadRows(str(path), "row", STOP)))
 
@@ -35,7 +35,7 @@ def test_rows_of_all_groups_are_read_with_their_numbers(path):
     assert values(path) == TABLE["text"].to_pylist()
     positions = [position for batch in batches(path) for position in batch.positions]
     assert positions == list(range(1, 26))
-    with open_table(Input(path, PARQUET.usual)) as table:
+    with open_table(PARQUET.usual(path)) as table:
         assert (table.total, table.names()) == (25, ["text", "id"])
         assert next(table.rows(["id", "text"])) == (1, (0, "text 0"))
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.tuneline.rows.reading.rows_of_files import problems, read
 from tuneline.core.runtime.errors import DataError
-from tuneline.rows.reading import jsonl
+from tuneline.rows.reading import formats
 from tuneline.rows.reading.rows import RowProblem
 
 BAD = {
@@ -44,7 +44,7 @@ def test_array_is_read_whatever_the_file_is_called(tmp_path):
 
 
 def test_array_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(jsonl, "LARGEST_ARRAY", 10)
+    monkeypatch.setattr(formats, "LARGEST_ARRAY", 10)
     with pytest.raises(DataError, match="an array of JSON of more than 10") as refused:
         read(tmp_path / "a.json", ARRAY)
     assert "jq -c" in refused.value.hint

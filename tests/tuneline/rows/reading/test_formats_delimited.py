@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.tuneline.rows.reading.rows_of_files import problems, read
 from tuneline.core.runtime.errors import DataError
-from tuneline.rows.reading import delimited
+from tuneline.rows.reading import formats
 from tuneline.rows.reading.rows import RowProblem
 
 BAD = {
@@ -41,7 +41,7 @@ def test_row_that_cannot_be_read_has_its_line_and_reading_continues(tmp_path, co
 
 
 def test_quote_that_is_never_closed_does_not_swallow_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(delimited, "LONGEST_CELL", 100)
+    monkeypatch.setattr(formats, "LONGEST_CELL", 100)
     _, rows = read(tmp_path / "a.csv", 'id,text\n1,a\n2,"open\n' + "3,b\n" * 200)
     ((line, message),) = problems(rows)
     assert (line, message[:31]) == (3, "a quote that is never closed, o")
