@@ -15,6 +15,7 @@ from prefect.client.schemas import State
 
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.repository.dvc import cache_folder, file_in_cache, load_yaml
+from tuneline.core.repository.programs import Programs
 from tuneline.core.runtime.files import locked
 from tuneline.core.settings import Settings, load_settings
 from tuneline.operations.alerts import ended
@@ -22,7 +23,6 @@ from tuneline.operations.promotion.registry import Registry
 from tuneline.operations.runs.checkout import CHECKOUTS_WAIT, abandoned, active, remove_checkout, superfluous
 from tuneline.operations.runs.commits import RUN_TRAILER
 from tuneline.operations.runs.pipeline import Pipeline, log_line
-from tuneline.operations.runs.processes import Programs
 from tuneline.operations.runs.repository import Repository
 from tuneline.operations.server.worker import end_with_worker
 

@@ -14,6 +14,7 @@ from tuneline.checks.results import Checks
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import CHECKS, PARAMS
 from tuneline.core.repository.dvc import require_remote
+from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.core.runtime.files import BusyError, locked
 from tuneline.core.runtime.terminal import first_of, visible
 from tuneline.core.settings import Settings, load_settings
@@ -24,7 +25,6 @@ from tuneline.operations.promotion.registry import Registry, fetch_reference
 from tuneline.operations.runs.checkout import isolated
 from tuneline.operations.runs.commits import RUN_TRAILER, fast_forward
 from tuneline.operations.runs.pipeline import Pipeline, log_line, stage_task
-from tuneline.operations.runs.processes import ProgramError, Programs
 from tuneline.operations.runs.repository import Repository
 from tuneline.operations.server.worker import end_with_worker
 

@@ -16,6 +16,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.client.schemas import State
 
 from tuneline.checks.results import Profile
+from tuneline.core.repository.programs import Programs
 from tuneline.core.repository.promoted_models import ModelRepository
 from tuneline.core.runtime.files import BusyError, locked
 from tuneline.core.runtime.terminal import visible
@@ -24,7 +25,6 @@ from tuneline.operations.alerts import ended, send_if_due
 from tuneline.operations.drift import DRIFT_ROWS, drift_criteria
 from tuneline.operations.inbox import Outbox, complete_files, unread
 from tuneline.operations.promotion.registry import Registry, fetch_profile
-from tuneline.operations.runs.processes import Programs
 from tuneline.operations.runs.repository import Repository
 from tuneline.operations.scoring import Scorer, recent_counts
 from tuneline.operations.server.worker import end_with_worker

@@ -21,6 +21,7 @@ from prefect.client.schemas import State
 from prefect.states import Completed
 
 from tuneline.core.repository.dvc import require_remote
+from tuneline.core.repository.programs import Programs
 from tuneline.core.runtime.files import BusyError, lock, unlock
 from tuneline.core.settings import Ref, Settings, load_settings
 from tuneline.operations.promotion.outcome import EndedRun, finish
@@ -28,7 +29,6 @@ from tuneline.operations.promotion.registry import Registry, fetch_reference
 from tuneline.operations.runs.checkout import Checkout, isolated
 from tuneline.operations.runs.commits import Run, metrics_summary
 from tuneline.operations.runs.pipeline import UNCACHED, Graph, Pipeline, log_line, stage_task
-from tuneline.operations.runs.processes import Programs
 from tuneline.operations.runs.repository import Repository, safe_name
 from tuneline.operations.server.worker import end_with_worker
 

@@ -27,11 +27,11 @@ from tests.faults.kills import changes, kills, some_of
 from tests.faults.truncation import damages
 from tests.flows.conftest import TOY, tickets
 from tuneline.checks.results import Profile
+from tuneline.core.repository.programs import Programs
 from tuneline.core.repository.registry import Version
 from tuneline.core.runtime.files import locked
 from tuneline.core.settings import Scoring
 from tuneline.operations.inbox import Incoming, Outbox, scored_record
-from tuneline.operations.runs.processes import Programs
 from tuneline.operations.scoring import Scorer
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults.disks import NAMESPACE
 from tuneline.core.paths import SITE_CACHE
-from tuneline.operations.runs.processes import Programs
+from tuneline.core.repository.programs import Programs
 
 
 class Attack:
@@ -103,6 +103,6 @@ def test_pickle_of_another_user_is_run_with_the_defaults_of_dvc_and_not_after_ma
 def test_pickle_of_another_user_is_not_run_by_a_flow(tmp_path, shared, repository, monkeypatch):
     monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(shared / "dvc"))
     programs = Programs(repository, "run")
-    programs.run(["dvc", "checkout"], "Restoring", lambda _line: None)
+    programs.dvc("checkout", what="Restoring", on_line=lambda _line: None)
     assert not (tmp_path / "attacked").exists()
     assert mode(repository / SITE_CACHE) == 0o700

@@ -17,10 +17,10 @@ from tests.conftest import made_once
 from tests.dvc_files import configure_dvc, init_dvc
 from tests.flows.prefect_server import Prefect, prefect_server
 from tests.project import GIT_IDENTITY
+from tuneline.core.repository.programs import Programs
 from tuneline.core.repository.worktrees import at_commit
 from tuneline.operations.promotion.registry import PROFILE, Registry
 from tuneline.operations.runs.pipeline import Pipeline
-from tuneline.operations.runs.processes import Programs
 from tuneline.operations.runs.repository import Repository
 
 TOY = Path(__file__).parent / "toy"
@@ -76,7 +76,7 @@ def make_toy(root: Path) -> None:
     programs = Programs(root, "toy")
     for overrides in ([], ["task=strong"], ["task=weak"]):
         compose(root, *overrides)
-        programs.run(["dvc", "repro", "--quiet"], "A small pipeline", lambda _line: None)
+        programs.dvc("repro", "--quiet", what="A small pipeline", on_line=lambda _line: None)
     sh("git", "checkout", "--quiet", ".", cwd=root)
     sh("git", "clean", "--quiet", "-fdx", "--exclude=.dvc", cwd=root)
 

@@ -27,8 +27,8 @@ from prefect.events.filters import EventFilter, EventNameFilter
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
+from tuneline.core.repository.programs import RUN_VARIABLE
 from tuneline.core.runtime.processes import ending
-from tuneline.operations.runs.processes import RUN_VARIABLE
 from tuneline.operations.server import schedule
 from tuneline.operations.server.deploy import POOL
 

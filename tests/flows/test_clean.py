@@ -11,11 +11,11 @@ from flows.clean import clean_branches, clean_cache
 from tests.flows.conftest import compose, sh
 from tuneline.core.repository.dvc import cached_folder
 from tuneline.core.repository.git import lock_at
+from tuneline.core.repository.programs import Programs
 from tuneline.core.settings import Settings
 from tuneline.operations.runs.checkout import isolated
 from tuneline.operations.runs.commits import Run, RunResult, commit_run
 from tuneline.operations.runs.pipeline import Pipeline
-from tuneline.operations.runs.processes import Programs
 
 DAY = 86400
 MODEL = "models/onnx"

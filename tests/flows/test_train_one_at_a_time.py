@@ -16,7 +16,7 @@ TRAINS = """
 import sys, time
 from pathlib import Path
 from flows.train import machine_training_lock
-from tuneline.operations.runs.processes import Programs
+from tuneline.core.repository.programs import Programs
 
 SAVES = '''
 import signal, time

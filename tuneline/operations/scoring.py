@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tuneline.checks.results import Profile
+from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.core.repository.registry import Version
 from tuneline.core.runtime.errors import InputError
 from tuneline.core.runtime.files import replace_file
@@ -18,7 +19,6 @@ from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.operations.drift import RowCounts
 from tuneline.operations.inbox import METADATA, Incoming, Outbox, ScoredRecord
 from tuneline.operations.runs.pipeline import OnLine
-from tuneline.operations.runs.processes import ProgramError, Programs
 
 VERSION = "model_version"
 """Column with the version of the model."""

@@ -122,8 +122,7 @@ def _shown(arguments: Sequence[str]) -> str:
 
 def _author(root: Path) -> dict[str, str]:
     """Return variables with an author of commits and tags, unless git has one for this repository."""
-    probe = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True, check=False)
-    if probe.returncode == 0 or "GIT_AUTHOR_EMAIL" in os.environ:
+    if "GIT_AUTHOR_EMAIL" in os.environ or git(root, "config", "user.email"):
         return {}
     author = {}
     for role in ("AUTHOR", "COMMITTER"):

@@ -5,15 +5,13 @@ The repository is a checkout on this machine, or the address of one. Its tags de
 from its default remote; those of an address come through DVC.
 """
 
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.paths import ONNX
-from tuneline.core.repository.git import registries
+from tuneline.core.repository.git import GitError, registries, run_git
 from tuneline.core.repository.programs import run_dvc
 from tuneline.core.repository.registry import RegistryTag, RegistryTags, Version
 from tuneline.core.repository.worktrees import fetched_files
@@ -105,18 +103,13 @@ class ModelRepository:
         Raises:
             StageError: Git cannot list them, or would ask for a password.
         """
-        command = ["git", "ls-remote", "--tags", "--", self.place]
-        environment = {**os.environ, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
         try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=True, timeout=SECONDS_TO_LIST
-            )
-        except (OSError, subprocess.SubprocessError):
+            return run_git(Path(), "ls-remote", "--tags", "--", self.place, timeout=SECONDS_TO_LIST)
+        except GitError:
             raise StageError(
                 f"{self.place} is no folder, and git cannot list its tags.",
                 f"`git ls-remote {self.place}` says why.",
             ) from None
-        return done.stdout
 
     def _remote_tags(self) -> RegistryTags | None:
         """Return the registry of a repository that is not on this machine.

@@ -12,8 +12,6 @@ correction of the best).
 import copy
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,7 @@ from tuneline.core.params.params_file import get_value
 from tuneline.core.paths import PARAMS, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import cached_out
 from tuneline.core.repository.git import git
-from tuneline.core.repository.programs import dvc_error, program_environment, running, site_cache
+from tuneline.core.repository.programs import ProgramError, Programs, dvc_error
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_predictions
@@ -163,28 +161,19 @@ def _find(root: Path, name: str) -> SavedExperiment | None:
 
 def _train(root: Path, name: str, values: Values) -> str:
     """Train, and return why it failed; empty if it did not."""
-    command = [sys.executable, "-P", "-m", "dvc", "exp", "run", "--temp", "--name", name, TRAIN_STAGE]
+    arguments = ["exp", "run", "--temp", "--name", name, TRAIN_STAGE]
     for key, value in values.items():
-        command += ["--set-param", f"{key}={json.dumps(value)}"]
+        arguments += ["--set-param", f"{key}={json.dumps(value)}"]
 
     log = root / LOGS / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        log.open("w", encoding="utf-8") as output,
-        Path(os.devnull).open("rb") as nothing,  # there is no pipe that anyone would have to drain
-        running(
-            command,
-            cwd=root,
-            env={**program_environment(), **site_cache(root)},
-            output=output,
-            drained=nothing.fileno(),
-            locks=[],
-            leader_last=True,
-        ) as supervisor,
-    ):
-        code = supervisor.wait()
-    if code:
-        return _reason(log.read_text(encoding="utf-8"))
+    with log.open("w", encoding="utf-8", buffering=1) as output:  # a person reads it meanwhile
+        try:
+            Programs(root, name).dvc(
+                *arguments, what=f"Training {name}", on_line=lambda line: output.write(f"{line}\n")
+            )
+        except ProgramError:
+            return _reason(log.read_text(encoding="utf-8"))
     return ""
 
 

@@ -14,6 +14,7 @@ from tuneline.core.params.loading import load_params, read_yaml
 from tuneline.core.paths import PARAMS, PREDICTIONS, RAW, SOURCE, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.git import lock_at
+from tuneline.core.repository.programs import ProgramError
 from tuneline.core.repository.promoted_models import ModelRepository
 from tuneline.core.repository.registry import Version
 from tuneline.core.repository.worktrees import fetched_files
@@ -29,7 +30,6 @@ from tuneline.model.tasks.columns import encoded_predictions
 from tuneline.operations.criteria import Criterion
 from tuneline.operations.experiments.paired import PairedComparison
 from tuneline.operations.runs.pipeline import Pipeline
-from tuneline.operations.runs.processes import ProgramError
 from tuneline.rows.reading.formats import ENDINGS, data_input
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import LEAVE_OUT, BadRows

@@ -17,6 +17,7 @@ from prefect import get_run_logger, task
 from tuneline.core.paths import ONNX
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.git import GitError
+from tuneline.core.repository.programs import ProgramError
 from tuneline.core.repository.registry import Version, decision_in
 from tuneline.core.settings import Settings
 from tuneline.operations.promotion.gate import PromotionDecision, gate, report
@@ -24,7 +25,6 @@ from tuneline.operations.promotion.registry import ConflictError, Registry
 from tuneline.operations.runs.checkout import Checkout
 from tuneline.operations.runs.commits import CONDITIONS_TRAILER, Run, RunResult, commit_run, earlier_result
 from tuneline.operations.runs.pipeline import UNCACHED, Pipeline, push_artifacts
-from tuneline.operations.runs.processes import ProgramError
 from tuneline.operations.runs.repository import Repository
 
 PROMOTION_WAIT = 3600.0

@@ -17,9 +17,9 @@ from prefect.states import Completed
 
 from tuneline.core.params.loading import read_yaml
 from tuneline.core.repository.dvc import changed_imports, is_weights, read_lock
+from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.core.runtime.errors import PERMANENT
 from tuneline.core.settings import StagePolicy
-from tuneline.operations.runs.processes import ProgramError, Programs
 
 StageOutcome = Literal["ran", "skipped", "restored"]
 OnLine = Callable[[str], None]
@@ -67,7 +67,7 @@ class Pipeline:
         until = time.monotonic() + self.lock_wait
         while True:
             try:
-                return self.programs.run(["dvc", *arguments], what, on_line or self.on_line)
+                return self.programs.dvc(*arguments, what=what, on_line=on_line or self.on_line)
             except ProgramError as error:
                 printed = "\n".join(error.last)
                 is_busy = any(sign in printed for sign in _BUSY)
@@ -80,7 +80,7 @@ class Pipeline:
         """Read the graph from the checkout's own ``dvc.yaml``."""
         # `keep` is more than there are lines: without it, only the last ones come back.
         what = "Reading dvc.yaml"
-        printed = self.programs.run(["dvc", "dag", "--dot"], what, lambda _line: None, keep=100_000)
+        printed = self.programs.dvc("dag", "--dot", what=what, on_line=lambda _line: None, keep=100_000)
         needs: dict[str, set[str]] = {}
         for line in printed:
             names = _NODE.findall(line)

@@ -38,7 +38,7 @@ HEARTBEAT = 30
 RUNS_END_WITHIN = 45.0
 """Seconds that runs have to end after their worker.
 
-They stop their programs within 27 s (tuneline/operations/runs/processes.py), and then report.
+They stop their programs within 27 s (tuneline/core/repository/programs.py), and then report.
 """
 WORKER_ENDS_WITHIN = 10
 """Seconds that Prefect's worker has to end, before it is killed."""

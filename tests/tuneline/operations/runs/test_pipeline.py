@@ -9,9 +9,9 @@ from prefect.logging import disable_run_logger
 
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
+from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.core.settings import StagePolicy
 from tuneline.operations.runs.pipeline import PermanentError, Pipeline, stage_task
-from tuneline.operations.runs.processes import ProgramError, Programs
 
 
 @pytest.fixture

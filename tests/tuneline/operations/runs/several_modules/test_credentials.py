@@ -3,8 +3,8 @@
 import pytest
 
 from tuneline.core.repository.git import GitError
+from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.operations.runs.pipeline import Pipeline
-from tuneline.operations.runs.processes import ProgramError, Programs
 from tuneline.operations.runs.repository import Repository
 
 

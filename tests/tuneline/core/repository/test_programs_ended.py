@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tuneline.core.repository.programs import RUN_VARIABLE, ProgramError, Programs, stage_environment
 from tuneline.core.runtime.files import BusyError, locked
-from tuneline.operations.runs.processes import RUN_VARIABLE, ProgramError, Programs, stage_environment
 
 TRAINING = """
 import pathlib, signal, sys, time
@@ -132,7 +132,7 @@ def test_killed_flow_ends_its_training(place, mark, how, root):
         import sys
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
-        from tuneline.operations.runs.processes import Programs
+        from tuneline.core.repository.programs import Programs
         programs = Programs(Path("."), {mark!r})
         programs.run([sys.executable, "launcher.py"], "Training", print)
     """
@@ -177,7 +177,7 @@ def test_run_lock_is_held_until_the_last_process_has_ended(place, mark, root):
         sys.path.insert(0, {str(root)!r})
         from pathlib import Path
         from tuneline.core.runtime.files import locked
-        from tuneline.operations.runs.processes import Programs
+        from tuneline.core.repository.programs import Programs
         with locked(Path("run.lock"), wait=0) as lock:
             programs = Programs(Path("."), {mark!r}, locks=[lock])
             programs.run([sys.executable, "training.py"], "Training", print)

@@ -1,4 +1,4 @@
-from tuneline.operations.runs.processes import MAX_LENGTH, OutputLines
+from tuneline.core.repository.programs import MAX_LENGTH, OutputLines
 
 
 def collect(*chunks: bytes, **options) -> list[str]:
