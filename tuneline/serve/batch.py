@@ -17,10 +17,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tuneline.core.params.data import FilesParams
+from tuneline.core.params.train import RunParams
 from tuneline.core.repository.dvc import by_key
 from tuneline.core.runtime.errors import DataError, InputError, StageError, explain_disk_errors, refusing
 from tuneline.core.runtime.terminal import progress, say
-from tuneline.core.stage.engines import EngineOptions, map_tasks
+from tuneline.core.stage.engines import map_tasks
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.rows.proposals.files import fitting_input
@@ -92,7 +93,7 @@ def predict_task(task: FileTask) -> PredictedCounts:
     return predict_input(task.model.load(), task.source, task.columns, task.output, task.options)
 
 
-def predict_to_folder(sources: Sequence[Input], folder: Path, task: FileTask, run: EngineOptions) -> None:
+def predict_to_folder(sources: Sequence[Input], folder: Path, task: FileTask, run: RunParams) -> None:
     """Write the predictions of each file to a file in a folder: of ``a.csv`` to ``a.csv.parquet``.
 
     Args:

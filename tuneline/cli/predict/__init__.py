@@ -104,7 +104,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     The exit status is 65 if FILE is invalid, and 1 for every other error, such as a damaged model or a full
     disk.
     """
-    from tuneline.core.stage.engines import EngineOptions
+    from tuneline.core.params.train import RunParams
     from tuneline.rows.reading.formats import format_of
     from tuneline.rows.reading.tables import not_a_file
     from tuneline.serve.batch import FileTask, named_sources, predict_to_folder
@@ -149,7 +149,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         output_file = PredictionOutput(target, output_kind)
         if target is not None and is_folder:
             task = FileTask(choice, inputs[0], input_columns, output_file, options)
-            predict_to_folder(inputs, target, task, EngineOptions(engine, workers))
+            predict_to_folder(inputs, target, task, RunParams(engine=engine, workers=workers))
             return
         started = time.perf_counter()
         counts = predict_input(classifier, inputs[0], input_columns, output_file, options)

@@ -12,14 +12,16 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.machine import available_cores, threads
+
+if TYPE_CHECKING:
+    from tuneline.core.params.train import RunParams
 
 ROOT = Path(__file__).parents[3]
 """Root of the project that this code is part of: workers import it from there."""
@@ -29,30 +31,7 @@ OBJECT_STORE = 100 * 1024**2
 """Bytes of shared memory of a cluster that is started here. Results are small: tasks write files."""
 
 
-@dataclass(frozen=True)
-class EngineOptions:
-    """The choice that a command makes by its options.
-
-    ``workers`` is the number of tasks at a time on Ray; ``None``: one for each CPU of the cluster.
-    """
-
-    engine: Literal["local", "ray"] = "local"
-    workers: int | None = None
-
-
-class EngineChoice(Protocol):
-    """Engine and number of workers: ``EngineOptions``, or the section ``run`` of ``params.yaml``."""
-
-    @property
-    def engine(self) -> Literal["local", "ray"]:
-        """Where the work is done."""
-
-    @property
-    def workers(self) -> int | None:
-        """Number of tasks at a time on Ray."""
-
-
-def map_tasks(function: Callable[[T], R], tasks: Sequence[T], run: EngineChoice, *, name: str) -> Iterator[R]:
+def map_tasks(function: Callable[[T], R], tasks: Sequence[T], run: "RunParams", *, name: str) -> Iterator[R]:
     """Run a function on tasks, and yield the results in the order of the tasks.
 
     Args:
@@ -80,7 +59,7 @@ def map_tasks(function: Callable[[T], R], tasks: Sequence[T], run: EngineChoice,
 
 
 @contextmanager
-def engine(run: EngineChoice) -> Iterator[None]:
+def engine(run: "RunParams") -> Iterator[None]:
     """Keep the engine for all calls of ``map_tasks`` in the block.
 
     Without it, each of them starts a cluster of its own, unless ``RAY_ADDRESS`` names one.
