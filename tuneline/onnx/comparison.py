@@ -7,7 +7,6 @@ interval, the rows cannot tell, and the model is published with this note.
 """
 
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tuneline.judge.evaluation.curves import probability_scores
 from tuneline.judge.metrics.scores import compute_metric
 from tuneline.judge.metrics.stats import Estimate, effective_rows, exact_interval, paired_difference
 from tuneline.judge.metrics.table import Averaging, Metric, project_metric
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import Labels, Logits
 
 SHOWN_ROWS = 10
@@ -45,63 +44,31 @@ def agreeing_difference(predictions: NDArray[np.float32], labels: NDArray[Any], 
     return max(close_rmse * rmse, LEAST_CLOSE * float(labels.std()))
 
 
-@singledispatch
 def agreement(
     task: Task, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
 ) -> NDArray[np.float64]:
     """Return how far an exported model predicts the same as the trained one, shape ``(rows,)``.
 
-    It is 1 for a row with the same prediction, and less for any other row: 0, unless predictions can
-    agree in part.
-    """
-    raise NotImplementedError(task.kind)
+    It is 1 for a row with the same prediction, and 0 for another class or for a number that differs by more
+    than ``agreeing_difference``. Of two sets of labels, it is the labels that both models give a row, twice,
+    by all labels that either gives it.
 
-
-@agreement.register(Classification)
-def _(
-    task: Classification,
-    trained: Logits,
-    exported: Logits,
-    _labels: Labels,
-    _close_rmse: float,
-) -> NDArray[np.float64]:
-    """Return 1 for the rows with the same prediction, else 0."""
-    same = task.predictions(trained) == task.predictions(exported)
-    return np.asarray(same, np.float64)
-
-
-@agreement.register(Multilabel)
-def _(
-    task: Multilabel,
-    trained: Logits,
-    exported: Logits,
-    _labels: Labels,
-    _close_rmse: float,
-) -> NDArray[np.float64]:
-    """Return the labels that both models give a row, twice, by all labels that either gives it.
-
-    It is the coefficient of Dice (1945), or the F1 of the exported model's set where the trained model's
+    That is the coefficient of Dice (1945), or the F1 of the exported model's set where the trained model's
     is taken as true. If every row gets one label, its mean is the share of equal predictions, so that
     ``compare.*.min_agreement`` means the same as for one label per row. The share of equal sets falls
     with the number of labels, and the share of equal decisions says little where most labels are rare.
     """
     expected = task.predictions(trained)
     predicted = task.predictions(exported)
+    if not task.has_classes:
+        difference = np.abs(expected.astype(np.float64) - predicted)
+        return np.asarray(difference <= agreeing_difference(expected, labels, close_rmse), np.float64)
+    if not task.label_shape:
+        return np.asarray(expected == predicted, np.float64)
     shared = 2.0 * (expected & predicted).sum(axis=1)
     given = expected.sum(axis=1) + predicted.sum(axis=1)
     # two empty sets are equal
     return np.asarray(np.where(given > 0, shared / np.maximum(given, 1), 1.0))
-
-
-@agreement.register(Regression)
-def _(
-    task: Regression, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
-) -> NDArray[np.float64]:
-    """Return 1 for the numbers that differ by at most ``agreeing_difference``, else 0."""
-    expected = task.predictions(trained)
-    difference = np.abs(expected.astype(np.float64) - task.predictions(exported))
-    agrees = difference <= agreeing_difference(expected, labels, close_rmse)
-    return agrees.astype(np.float64)
 
 
 @dataclass(frozen=True)

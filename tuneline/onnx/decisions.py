@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tuneline.judge.evaluation.scoring import leaked_rows
 from tuneline.judge.metrics.predictions import clusters_of_split
 from tuneline.judge.metrics.stats import mean_estimate
 from tuneline.judge.metrics.temperature import calibrated, spaced_rows
-from tuneline.model.tasks import Classification, Regression, Task
+from tuneline.model.tasks import Classification, Task
 from tuneline.model.tasks.task import INTERVAL_LEVEL, Labels, Logits
 from tuneline.model.tokens.batches import TokenizedRows
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
@@ -107,7 +107,7 @@ class ModelDecisions:
             new: Which reported rows show how the model does on new rows, ``(rows,)``; ``None``: the reported
                 split has chosen something of the model, and none does.
         """
-        if isinstance(task, Regression):
+        if not task.has_classes:
             if new is not None:
                 task = _with_interval(task, reported.take(new))
             return cls(task, None, None, {})
@@ -120,13 +120,13 @@ class ModelDecisions:
         return cls(task, costs, evidence, cost_metrics(task, costs, reported))
 
 
-def _with_interval(task: Regression, reported: ModelOutputs) -> Regression:
+def _with_interval(task: Task, reported: ModelOutputs) -> Task:
     """Return the task with the interval that independent reported rows show."""
     rows = independent_sample(reported.clusters, len(reported.labels))
     width = half_width(task.predictions(reported.logits[rows]), reported.labels[rows])
-    if width is not None:
-        width = rounded_up(width, NUMBER_DIGITS)
-    return replace(task, half_width=width)
+    if width is None:
+        return task
+    return task.with_decisions({"interval": {"half_width": rounded_up(width, NUMBER_DIGITS)}})
 
 
 def half_width(predictions: NDArray[Any], labels: NDArray[Any]) -> float | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ from numpy.typing import NDArray
 
 from tuneline.core.stage.records import NUMBER_DIGITS, rounded_numbers, rounded_probabilities
 from tuneline.judge.decisions.rule import PLAIN, AnswerRule, Answers
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks import Multilabel, Regression, Task
+from tuneline.model.tasks.columns import staged_type
+from tuneline.model.tasks.task import Floats
 from tuneline.model.tokens.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.serve.occlusion import answer_outputs, largest_effects, word_effects
@@ -68,60 +69,32 @@ WHY_TYPE = pa.list_(
 """Arrow type of the column: ``WordEffect`` of each word."""
 
 
-@singledispatch
 def prediction_columns(task: Task) -> dict[str, pa.DataType]:
-    """Return the columns of the prediction with their Arrow types."""
-    raise NotImplementedError(task.kind)
+    """Return the columns of the prediction with their Arrow types.
+
+    They are the class and its probability, the labels, or the number with the ends of its interval, if it has
+    one; then the probability of each class.
+    """
+    columns = {task.prediction_column: staged_type(task)}
+    if task.one_class:
+        columns["probability"] = pa.float64()
+    if isinstance(task, Regression) and task.half_width is not None:
+        columns |= {"prediction_low": pa.float64(), "prediction_high": pa.float64()}
+    return columns | {f"probability_{name}": pa.float64() for name in task.class_names}
 
 
-@prediction_columns.register(Classification)
-def _(task: Classification) -> dict[str, pa.DataType]:
-    """The class, its probability, and the probability of each class."""
-    columns = {"label": pa.string(), "probability": pa.float64()}
-    return columns | {f"probability_{name}": pa.float64() for name in task.names}
-
-
-@prediction_columns.register(Multilabel)
-def _(task: Multilabel) -> dict[str, pa.DataType]:
-    """The labels, and the probability of each label."""
-    return {"labels": pa.list_(pa.string())} | {f"probability_{name}": pa.float64() for name in task.names}
-
-
-@prediction_columns.register(Regression)
-def _(task: Regression) -> dict[str, pa.DataType]:
-    """The number, and the ends of its interval, if it has one."""
-    names = ["prediction"]
-    if task.half_width is not None:
-        names += ["prediction_low", "prediction_high"]
-    return dict.fromkeys(names, pa.float64())
-
-
-@singledispatch
-def prediction_rows(task: Task, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
+def prediction_rows(task: Task, scores: Floats, answers: Answers) -> Iterator[list[Any]]:
     """Yield the values of ``prediction_columns`` for each row of scores, rounded, with its answer."""
-    raise NotImplementedError(task.kind)
-
-
-@prediction_rows.register(Classification)
-def _(task: Classification, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
-    """Yield class name and probabilities."""
-    for position, values in zip(answers.labels.tolist(), rounded_probabilities(scores).tolist(), strict=True):
-        yield [task.names[position], values[position], *values]
-
-
-@prediction_rows.register(Multilabel)
-def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers) -> Iterator[list[Any]]:
-    """Yield lists of names, and probabilities."""
-    for labels, values in zip(answers.labels.tolist(), rounded_probabilities(scores).tolist(), strict=True):
-        yield [task.value(labels), *values]
-
-
-@prediction_rows.register(Regression)
-def _(task: Regression, scores: NDArray[np.float64], _answers: Answers) -> Iterator[list[Any]]:
-    """Yield the number, and the ends of its interval."""
-    if task.half_width is not None:
-        scores = np.hstack([scores, scores - task.half_width, scores + task.half_width])
-    yield from rounded_numbers(scores, NUMBER_DIGITS).tolist()
+    if isinstance(task, Regression):
+        if task.half_width is not None:
+            scores = np.hstack([scores, scores - task.half_width, scores + task.half_width])
+        yield from rounded_numbers(scores, NUMBER_DIGITS).tolist()
+        return
+    for label, values in zip(answers.labels.tolist(), rounded_probabilities(scores).tolist(), strict=True):
+        row: list[Any] = [task.value(label)]
+        if task.one_class:
+            row.append(values[label])
+        yield row + values
 
 
 def json_prediction(task: Task, values: Sequence[Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.judge.decisions.rule import Answers
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks import Regression, Task
 from tuneline.model.tokens.encoding import EncodingError
 from tuneline.onnx.exported_model import EncodedRows, ExportedModel
 from tuneline.serve.program_rows import (
@@ -60,44 +59,25 @@ class Prediction:
         return self.reason is not None
 
 
-@singledispatch
 def answer_fields(task: Task, scores: NDArray[np.float64], answers: Answers) -> Iterator[dict[str, Any]]:
     """Yield the fields of ``Prediction`` that depend on the kind of task, for each row of scores."""
-    raise NotImplementedError(task.kind)
-
-
-@answer_fields.register(Classification)
-def _(task: Classification, scores: NDArray[np.float64], answers: Answers) -> Iterator[dict[str, Any]]:
-    """Yield class, probability and probabilities."""
+    if isinstance(task, Regression):
+        for (number,) in scores.tolist():
+            interval = None
+            if task.half_width is not None:
+                interval = (number - task.half_width, number + task.half_width)
+            yield {"number": number, "interval": interval}
+        return
     rows = zip(answers.labels.tolist(), answers.confidence.tolist(), scores.tolist(), strict=True)
-    for position, probability, values in rows:
+    for label, probability, values in rows:
+        answer: Any = task.value(label)
+        if isinstance(answer, list):
+            answer = tuple(answer)
         yield {
-            "label": task.names[position],
+            task.prediction_column: answer,
             "probability": probability,
             "scores": dict(zip(task.names, values, strict=True)),
         }
-
-
-@answer_fields.register(Multilabel)
-def _(task: Multilabel, scores: NDArray[np.float64], answers: Answers) -> Iterator[dict[str, Any]]:
-    """Yield labels and probabilities; a set is as probable as its least sure decision."""
-    rows = zip(answers.labels.tolist(), answers.confidence.tolist(), scores.tolist(), strict=True)
-    for labels, probability, values in rows:
-        yield {
-            "labels": tuple(task.value(labels)),
-            "probability": probability,
-            "scores": dict(zip(task.names, values, strict=True)),
-        }
-
-
-@answer_fields.register(Regression)
-def _(task: Regression, scores: NDArray[np.float64], _answers: Answers) -> Iterator[dict[str, Any]]:
-    """Yield the number and its interval."""
-    for (number,) in scores.tolist():
-        interval = None
-        if task.half_width is not None:
-            interval = (number - task.half_width, number + task.half_width)
-        yield {"number": number, "interval": interval}
 
 
 @dataclass(frozen=True)

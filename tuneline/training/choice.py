@@ -21,8 +21,8 @@ from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.stats import paired_difference
 from tuneline.judge.metrics.table import project_metric
 from tuneline.judge.metrics.temperature import best_temperature
-from tuneline.model.tasks import Multilabel, Regression, Task
-from tuneline.model.tasks.probabilities import SMALLEST, entropies, probabilities, sigmoid
+from tuneline.model.tasks import Task
+from tuneline.model.tasks.probabilities import entropies
 from tuneline.model.tasks.task import Labels, Logits
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 from tuneline.training.data import Inputs
@@ -177,26 +177,17 @@ def calibrated_losses(task: Task, logits: Logits, labels: Labels) -> RowLosses:
     Modern Neural Networks"): a fine-tuned model is too sure of itself, which costs it a loss that says
     nothing about its predictions. A number has no confidence: its loss is the squared error.
     """
-    if isinstance(task, Regression):
-        errors: RowLosses = logits[:, 0].astype(np.float64) - labels
-        return np.asarray(np.square(errors))
-    temperature = best_temperature(lambda value: float(_losses(task, logits / value, labels).mean()))
-    return _losses(task, logits / temperature, labels)
-
-
-def _losses(task: Task, logits: NDArray[Any], labels: Labels) -> RowLosses:
-    """Return the log loss of each row, or the mean of the log losses of its labels."""
-    if isinstance(task, Multilabel):
-        return entropies(sigmoid(logits), labels)
-    likelihood = probabilities(logits)[np.arange(len(labels)), labels]
-    return np.asarray(-np.log(np.maximum(likelihood, SMALLEST)))
+    if not task.has_classes:
+        return task.losses(logits, labels)
+    temperature = best_temperature(lambda value: float(task.losses(logits / value, labels).mean()))
+    return task.losses(logits / temperature, labels)
 
 
 def uninformed_losses(task: Task, labels: Labels) -> RowLosses:
     """Return the loss of each row of the best predictions without the text: the frequencies, or the mean."""
-    if isinstance(task, Regression):
+    if not task.has_classes:
         return np.asarray(np.square(labels.astype(np.float64) - labels.mean()))
-    if isinstance(task, Multilabel):
+    if task.label_shape:
         return entropies(np.broadcast_to(labels.mean(axis=0), labels.shape), labels)
     frequencies = np.bincount(labels) / len(labels)
     return np.asarray(-np.log(frequencies[labels]))

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from tuneline.core.runtime.terminal import say
 from tuneline.model.linear.pooled_classifier import PooledClassifier, TrainedModel
-from tuneline.model.tasks import Regression, Task
+from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import Labels, Logits
 
 HeadStart = Literal["kept", "moved", "drawn"]
@@ -36,7 +36,7 @@ def match_head(model: PreTrainedModel, stored: Sequence[str], labels: Task) -> H
     head starts anew: a row of another class would have to be unlearned first. The head of a regression has
     one row, and stays.
     """
-    if isinstance(labels, Regression):
+    if not labels.has_classes:
         return "kept"
     stored_names = compared_names(stored)
     names = compared_names(labels.output_names)
@@ -110,7 +110,7 @@ def replace_foreign_head(
     outputs = logits.astype(np.float64)
     follows = follows_labels(task, outputs, labels)
     place = f"train: on {len(labels)} rows of train, the checkpoint's head"
-    if not isinstance(task, Regression):
+    if task.has_classes:
         if follows:
             return frozenset()
         right = int((~task.errors(task.predictions(logits), labels)).sum())

@@ -15,7 +15,7 @@ from tuneline.core.runtime.errors import ParamsError
 from tuneline.judge.metrics.functions import ProjectFunction
 from tuneline.judge.metrics.judging import task_metrics
 from tuneline.model.linear.thresholds import choose_thresholds, divisions
-from tuneline.model.tasks import Multilabel, Regression, Task
+from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.probabilities import SMALLEST
 from tuneline.model.tasks.task import Labels, Logits
 
@@ -50,7 +50,7 @@ class Loss:
         losses: Tensor
         if self.function is not None:
             losses = self.function(outputs, labels).float()
-        elif isinstance(self.task, Regression):
+        elif not self.task.has_classes:
             losses = functional.mse_loss(outputs, labels, reduction="none")
         elif isinstance(self.task, Multilabel):
             # the mean over the labels; smoothing moves each target by half its share towards 0.5
@@ -74,7 +74,7 @@ class Loss:
 
 def model_outputs(task: Task, logits: Tensor) -> Tensor:
     """Return what a loss takes: logits in float32, ``(rows, outputs)``, or ``(rows,)`` in a regression."""
-    if isinstance(task, Regression):
+    if not task.has_classes:
         return logits.float().squeeze(-1)
     return logits.float()
 
@@ -138,8 +138,6 @@ def decided(task: Task, logits: Logits, labels: Labels, rule: ThresholdParams) -
 
 def cross_fitted(task: Task, logits: Logits, labels: Labels, rule: ThresholdParams) -> Labels:
     """Return predictions of rows of validation, each decided as the rows in other folds have chosen."""
-    if not isinstance(task, Multilabel):
-        return task.predictions(logits)
     predictions = np.empty_like(labels)
     for held_out, others in divisions(len(labels)):
         chosen = decided(task, logits[others], labels[others], rule)

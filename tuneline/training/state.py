@@ -17,7 +17,6 @@ from tuneline.core.runtime.files import write_json
 from tuneline.core.stage.arrays import RowNumbers
 from tuneline.core.stage.records import content_key
 from tuneline.model.linear.pooled_classifier import TrainedModel
-from tuneline.model.tasks import Regression
 from tuneline.model.tasks.task import Logits
 from tuneline.training.checkpoints import Checkpoints, run_identity
 from tuneline.training.cpu import PADDING_MULTIPLE, uses_bf16_layers
@@ -126,7 +125,7 @@ def set_up(
     # model and data
     model, drawn = _build_model(params, inputs)
     target_scale = None
-    if isinstance(inputs.labels, Regression):
+    if not inputs.labels.has_classes:
         target_scale = TargetScale.apply(model, drawn, inputs.train.labels)
     trained = adapt(model, settings, drawn)
     sampler = LengthBucketedSampler(inputs.train, settings.global_batch_size, params.training_seed)

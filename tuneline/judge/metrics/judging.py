@@ -1,13 +1,12 @@
 """Which metrics judge a task, how they average, and the loss: by kind of task."""
 
 from collections.abc import Sequence
-from functools import singledispatch
 
 import numpy as np
 
 from tuneline.judge.metrics.scores import compute_metric, prediction_metrics
 from tuneline.judge.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks import Classification, Task
 from tuneline.model.tasks.task import Labels, Logits
 
 ROWS_AT_A_TIME = 100_000
@@ -72,39 +71,10 @@ def averaging(task: Task) -> Averaging:
     return "macro"
 
 
-@singledispatch
 def mean_loss(task: Task, logits: Logits, labels: Labels) -> float:
     """Return the mean loss of rows, computed in float64."""
-    raise NotImplementedError(task.kind)
-
-
-@mean_loss.register(Classification)
-def _(_task: Classification, logits: Logits, labels: Labels) -> float:
-    """Return the mean cross-entropy."""
-    from scipy import special
-
-    likelihoods = np.empty(len(labels))
+    losses = np.empty(len(labels))
     for start in range(0, len(labels), ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
-        logarithms = special.log_softmax(logits[rows].astype(np.float64), axis=1)
-        likelihoods[rows] = logarithms[np.arange(len(logarithms)), labels[rows]]
-    return float(-np.mean(likelihoods))
-
-
-@mean_loss.register(Multilabel)
-def _(_task: Multilabel, logits: Logits, labels: Labels) -> float:
-    """Return the mean binary cross-entropy."""
-    total = 0.0
-    for start in range(0, len(labels), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        outputs = logits[rows].astype(np.float64)
-        # log(1 + exp(x)) - x * label, for logits of any size
-        losses = np.logaddexp(0.0, outputs) - outputs * labels[rows]
-        total += float(losses.sum())
-    return total / labels.size
-
-
-@mean_loss.register(Regression)
-def _(_task: Regression, logits: Logits, labels: Labels) -> float:
-    """Return the mean squared error."""
-    return float(np.mean((logits[:, 0].astype(np.float64) - labels) ** 2))
+        losses[rows] = task.losses(logits[rows], labels[rows])
+    return float(np.mean(losses))

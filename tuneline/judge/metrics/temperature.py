@@ -11,7 +11,6 @@ taken.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,11 @@ FOLDS = 3
 """Parts of the rows; what each of them loses is measured with the temperature of the others."""
 
 
-@singledispatch
-def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Task:  # noqa: ARG001
+def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Task:
     """Return the task with the temperatures that suit rows best, and the same predictions.
+
+    All classes have one temperature. Of several labels, each has its own where that is better than a shared
+    one.
 
     Args:
         task: The task; a number has no probability, and stays as it is.
@@ -43,46 +44,42 @@ def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any
         labels: Labels of the rows.
         clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
     """
+    rows, folds, independent = _fitting(task, logits, labels, clusters)
+    if not len(rows):
+        return task
+    if isinstance(task, Multilabel):
+        has_label = (labels[rows] == 1).astype(np.int64)
+        temperatures = _label_temperatures(logits[rows], has_label, folds, independent)
+        return replace(task, temperatures=tuple(temperatures.tolist()))
+    if isinstance(task, Classification):
+        temperature = _chosen_temperature(logits[rows], labels[rows], folds, _surplus(independent))
+        return replace(task, temperature=temperature)
     return task
 
 
-@calibrated.register(Classification)
-def _(task: Classification, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Classification:
-    """Return the task with one temperature for all classes."""
-    rows, folds, independent = _fitting(task, logits, labels, clusters)
-    if not len(rows):
-        return task
-    temperature = _chosen_temperature(logits[rows], labels[rows], folds, _surplus(independent))
-    return replace(task, temperature=temperature)
-
-
-@calibrated.register(Multilabel)
-def _(task: Multilabel, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Multilabel:
-    """Return the task with a temperature for each label: its own where that is better than the shared one."""
-    rows, folds, independent = _fitting(task, logits, labels, clusters)
-    if not len(rows):
-        return task
-    logits = logits[rows]
-    has_label = (labels[rows] == 1).astype(np.int64)
+def _label_temperatures(
+    logits: Logits, has_label: NDArray[np.int64], folds: NDArray[np.int64], independent: int
+) -> NDArray[np.float64]:
+    """Return a temperature for each label; arrays have the shape ``(rows, labels)``, folds ``(rows,)``."""
+    rows, outputs = has_label.shape
 
     # one temperature of all labels
     decisions = spaced_rows(np.arange(has_label.size))
     shared = _chosen_temperature(
         _two_classes(logits.ravel()[decisions]),
         has_label.ravel()[decisions],
-        folds.repeat(task.outputs)[decisions],
-        _surplus(independent * task.outputs),
+        folds.repeat(outputs)[decisions],
+        _surplus(independent * outputs),
     )
 
     # one of each label with enough rows
-    temperatures = np.full(task.outputs, shared)
+    temperatures = np.full(outputs, shared)
     surplus = _surplus(independent)
     with_label = has_label.sum(axis=0)
-    without_label = len(rows) - with_label
-    for label in np.flatnonzero(np.minimum(with_label, without_label) >= FEWEST_OF_LABEL):
+    for label in np.flatnonzero(np.minimum(with_label, rows - with_label) >= FEWEST_OF_LABEL):
         of_label = _two_classes(logits[:, label])
         temperatures[label] = _chosen_temperature(of_label, has_label[:, label], folds, surplus, shared)
-    return replace(task, temperatures=tuple(temperatures.tolist()))
+    return temperatures
 
 
 def spaced_rows(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,14 +1,14 @@
 """The linear models of scikit-learn, and the constant ones, by kind of task."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from tuneline.model.tasks import Classification, Multilabel, Regression, Task
+from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import Labels
 
 
@@ -38,39 +38,23 @@ def is_constant(labels: Labels) -> bool:
     return bool((labels == labels[:1]).all())
 
 
-@singledispatch
 def constant_prediction(task: Task, batches: Iterable[Labels]) -> Any:
-    """Return the best prediction without a text: the majority baseline predicts it."""
-    raise NotImplementedError(task.kind)
+    """Return the best prediction without a text, a label of one row: the majority baseline predicts it.
 
-
-@constant_prediction.register(Classification)
-def _(task: Classification, batches: Iterable[Labels]) -> Any:
-    """Return the most frequent class."""
-    counts = np.zeros(task.outputs, np.int64)
+    It is the mean of numbers; else the most frequent class or set, of equally frequent ones the first in the
+    order of the ids.
+    """
+    if not task.has_classes:
+        # In 64 bits: many numbers of 32 bits would lose digits in their sum.
+        total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in batches], axis=0)
+        return np.float32(total / rows)
+    counts: Counter[Any] = Counter()
     for batch in batches:
-        counts += np.bincount(batch, minlength=task.outputs)
-    return counts.argmax()
-
-
-@constant_prediction.register(Multilabel)
-def _(_task: Multilabel, batches: Iterable[Labels]) -> Any:
-    """Return the most frequent set, of equally frequent ones the first in the order of the ids."""
-    counts: dict[bytes, int] = {}
-    for batch in batches:
-        sets, rows = np.unique(batch, axis=0, return_counts=True)
-        for labels, count in zip(sets.astype(np.int8), rows.tolist(), strict=True):
-            counts[labels.tobytes()] = counts.get(labels.tobytes(), 0) + count
-    most_frequent = min(counts, key=lambda labels: (-counts[labels], labels))
-    return np.frombuffer(most_frequent, np.int8)
-
-
-@constant_prediction.register(Regression)
-def _(_task: Regression, batches: Iterable[Labels]) -> Any:
-    """Return the mean."""
-    # In 64 bits: many numbers of 32 bits would lose digits in their sum.
-    total, rows = np.sum([(batch.sum(dtype=np.float64), len(batch)) for batch in batches], axis=0)
-    return np.float32(total / rows)
+        labels, frequencies = np.unique(batch.reshape(len(batch), -1), axis=0, return_counts=True)
+        for label, frequency in zip(labels.tolist(), frequencies.tolist(), strict=True):
+            counts[tuple(label)] += frequency
+    most_frequent = min(counts, key=lambda label: (-counts[label], label))
+    return np.array(most_frequent, task.label_dtype).reshape(task.label_shape)
 
 
 def linear_model(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.model.tasks.probabilities import finite_rows, likelihoods, sigmoid
-from tuneline.model.tasks.task import UNLABELLED, Labels, Logits, NamedClasses
+from tuneline.model.tasks.task import UNLABELLED, Floats, Labels, Logits, NamedClasses
 
 if TYPE_CHECKING:
     from tuneline.core.params.data import TaskKind
@@ -83,12 +83,12 @@ class Multilabel(NamedClasses):
         return task
 
     @property
-    def scales(self) -> NDArray[np.float64]:
+    def scales(self) -> Floats:
         """The temperatures, shape ``(labels,)``."""
         return np.array(self.temperatures or [1.0] * self.outputs)
 
     @property
-    def cuts(self) -> NDArray[np.float64]:
+    def cuts(self) -> Floats:
         """The thresholds of the probabilities of this task, with its temperatures, shape ``(labels,)``."""
         thresholds = np.array(self.thresholds or [HALF] * self.outputs)
         if not self.temperatures:
@@ -182,7 +182,7 @@ class Multilabel(NamedClasses):
         """Return the labels whose probability is above their threshold."""
         return self.decide(self.scores(logits))
 
-    def decide(self, scores: NDArray[np.float64]) -> Labels:
+    def decide(self, scores: Floats) -> Labels:
         """Return the labels whose probability is above their threshold, ``(rows, labels)``."""
         sets = (scores > self.cuts).astype(np.int8)
         if self.at_least_one:
@@ -190,13 +190,19 @@ class Multilabel(NamedClasses):
             sets[empty, scores[empty].argmax(axis=1)] = 1
         return sets
 
-    def confidence(self, scores: NDArray[np.float64], answers: Labels) -> NDArray[np.float64]:
+    def confidence(self, scores: Floats, answers: Labels) -> Floats:
         """Return the probability of the least sure decision on a label of each row."""
         return np.asarray(likelihoods(scores, answers).min(axis=1))
 
-    def scores(self, logits: Logits) -> NDArray[np.float64]:
+    def scores(self, logits: Logits) -> Floats:
         """Return the probability of each label."""
         return sigmoid(finite_rows(logits) / self.scales)
+
+    def losses(self, logits: Logits, labels: Labels) -> Floats:
+        """Return the binary cross-entropy of each row, the mean over its labels, without temperatures."""
+        wide = logits.astype(np.float64)
+        # log(1 + exp(x)) - x * label, for logits of any size
+        return np.asarray((np.logaddexp(0.0, wide) - wide * labels).mean(axis=1))
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
         """Return which rows do not get exactly their labels."""

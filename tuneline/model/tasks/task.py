@@ -203,17 +203,23 @@ class Classification(NamedClasses, SingleLabel):
         """Return the class of the highest logit, the lowest id in a tie."""
         return np.asarray(logits.argmax(axis=1))
 
-    def decide(self, scores: NDArray[np.float64]) -> Labels:
+    def decide(self, scores: Floats) -> Labels:
         """Return the most probable class of each row, the lowest id in a tie."""
         return np.asarray(scores.argmax(axis=1))
 
-    def confidence(self, scores: NDArray[np.float64], answers: Labels) -> NDArray[np.float64]:
+    def confidence(self, scores: Floats, answers: Labels) -> Floats:
         """Return the probability of each answer."""
         return np.asarray(scores[np.arange(len(scores)), answers])
 
-    def scores(self, logits: Logits) -> NDArray[np.float64]:
+    def scores(self, logits: Logits) -> Floats:
         """Return the probabilities of the classes."""
         return probabilities(logits, self.temperature)
+
+    def losses(self, logits: Logits, labels: Labels) -> Floats:
+        """Return the cross-entropy of each row, without the temperature."""
+        wide = logits.astype(np.float64)
+        wide -= wide.max(axis=1, keepdims=True)  # so that exponentials of logits of any size are finite
+        return np.asarray(np.log(np.exp(wide).sum(axis=1)) - wide[np.arange(len(wide)), labels])
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:
         """Return which predictions are another class."""
@@ -305,17 +311,21 @@ class Regression(SingleLabel):
         """Return the number."""
         return logits[:, 0]
 
-    def decide(self, scores: NDArray[np.float64]) -> Labels:
+    def decide(self, scores: Floats) -> Labels:
         """Return the number."""
         return scores[:, 0]
 
-    def confidence(self, scores: NDArray[np.float64], answers: Labels) -> NDArray[np.float64]:  # noqa: ARG002
+    def confidence(self, scores: Floats, answers: Labels) -> Floats:  # noqa: ARG002
         """Return NaN: a number has no probability."""
         return np.full(len(scores), np.nan)
 
-    def scores(self, logits: Logits) -> NDArray[np.float64]:
+    def scores(self, logits: Logits) -> Floats:
         """Return the numbers."""
         return finite_rows(logits)
+
+    def losses(self, logits: Logits, labels: Labels) -> Floats:
+        """Return the squared error of each row."""
+        return np.asarray(np.square(logits[:, 0].astype(np.float64) - labels))
 
     def errors(self, predictions: Labels, labels: Labels) -> NDArray[np.bool_]:  # noqa: ARG002
         """Return all: hardly a number is predicted exactly."""

@@ -24,7 +24,6 @@ from tuneline.judge.metrics.predictions import read_logits
 from tuneline.model.linear.texts import out_of_fold
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import labels_of
-from tuneline.model.tasks.multilabel import HALF
 from tuneline.model.tasks.schemas import read_task
 from tuneline.model.tasks.task import Floats
 from tuneline.rows.proposals.spreadsheet import ENCODING, free_names, write_csv
@@ -228,14 +227,10 @@ def _doubts(rows: LabelledRows, scores: Floats) -> tuple[Floats, NDArray[Any], F
         nearer = np.searchsorted(np.sort(residuals), residuals) / len(residuals)
         return np.where(large, residuals, 0.0), predicted, nearer
 
+    proposed = rows.task.decide(scores)
+    is_other = rows.task.errors(proposed, rows.labels)
+    doubt = 1 - rows.task.confidence(scores, rows.labels)  # of several labels, of the most doubtful one
+    confidence = doubt
     if rows.task.one_class:
-        proposed = scores.argmax(axis=1)
-        confidence = scores.max(axis=1)
-        is_other = proposed != rows.labels
-        doubt = 1 - scores[np.arange(len(scores)), rows.labels]
-    else:
-        proposed = (scores > HALF).astype(np.int8)
-        is_other = (proposed != rows.labels).any(axis=1)
-        doubt = np.where(rows.labels == 1, 1 - scores, scores).max(axis=1)  # of the most doubtful label
-        confidence = doubt
+        confidence = rows.task.confidence(scores, proposed)
     return np.where(is_other, doubt, 0.0), proposed, confidence
