@@ -11,11 +11,12 @@ from tests.imports import closure
 ROOT = Path(__file__).parents[1]
 MOST = {
     "stages.tokenize": 27,
-    "stages.download": 38,
+    "stages.download": 37,
     "stages.train": 65,
     "stages.compare": 46,
     "tuneline.serve.text_classifier": 18,
     "tuneline.serve.occlusion": 15,
+    "tuneline.cli.init": 60,
     "tuneline.cli.predict": 43,
     "tuneline.cli.evaluate": 76,
 }

@@ -10,51 +10,28 @@ commit, and what was corrected), ``reports/download/skipped.parquet`` (bad rows 
 ``metrics/download.json``.
 """
 
-import math
 import shutil
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tuneline.core.params import Params
 from tuneline.core.params.data import DataParams
 from tuneline.core.params.loading import load_params
-from tuneline.core.paths import DOWNLOAD, GROUPS, METRICS, RAW, REPORTS, SPLITS
-from tuneline.core.runtime.errors import DataError
+from tuneline.core.paths import GROUPS, METRICS, RAW, REPORTS
 from tuneline.core.runtime.files import publish_directory, replace_directory, working_directory
 from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.entry import run_stage
 from tuneline.core.stage.launch import check_launch
-from tuneline.core.stage.provenance import AppliedCorrections, RawSource, SplitSource, write_provenance
+from tuneline.core.stage.provenance import RawSource, write_provenance
 from tuneline.core.stage.records import Metrics, write_record
-from tuneline.core.stage.tables import GROUP_COLUMN, LABELS, shard_file, write_numbers
-from tuneline.model.tasks import task_with_names
-from tuneline.rows.reading.labelled import LabelledColumns
-from tuneline.rows.reading.rows import BadRowPolicy
-from tuneline.rows.splits.corrections import Corrections
-from tuneline.rows.splits.corrector import Corrector
 from tuneline.rows.splits.files import Files
 from tuneline.rows.splits.hub import Hub
-from tuneline.rows.splits.raw_splits import LabelEncoder, RawWriter, RowSelection, divide_train
+from tuneline.rows.splits.raw_splits import WORK, RowSelection, divide_train, refuse_unlabelled, write_splits
 from tuneline.rows.splits.sample import SampleSource
-from tuneline.rows.splits.source import SourceSplit, StagedSplit, stage_split, write_skipped
+from tuneline.rows.splits.source import Source, labelled_splits, read_splits
 
-WORK = "work"
-"""Temporary folder: copies of the splits of the source, and files of the raw splits."""
 LIBRARIES = ("datasets", "pyarrow")
 README = "The group of each row by data.split.by, as a number; no file for a split without groups.\n"
 """Keeps the folder, a dependency of the stage ``validate``: DVC restores no empty folder."""
-SKIPPED = DOWNLOAD / "skipped.parquet"
-
-
-Source = SampleSource | Files | Hub
-"""A source gives splits with ``read``, and with ``provenance`` what ``source.json`` records.
-
-It records neither times nor paths of this machine.
-"""
 
 
 def open_source(params: DataParams, seed: int) -> Source:
@@ -112,126 +89,6 @@ def download(params: Params, source: Source, folder: Path, groups: Path) -> dict
     counts = {f"{name}_rows": split.rows for name, split in splits.items()}
     counts["bad_rows"] = skipped
     return counts
-
-
-def labelled_splits(params: Params) -> list[str]:
-    """Return the splits that need labels: for training, model selection and the reported metrics."""
-    if params.evaluate.split == "test":
-        return list(SPLITS)
-    return [split for split in SPLITS if split != "test"]
-
-
-def read_splits(params: Params, source: Source, folder: Path) -> tuple[dict[str, StagedSplit], int]:
-    """Read each split of the source that ``data.splits`` names into a folder.
-
-    The rows that are left out are also listed if there are too many of them, which is an error.
-
-    Returns:
-        The copies, by split of the pipeline, and the number of rows that were left out.
-    """
-    specs = params.data.source_specs
-    labelled = labelled_splits(params)
-    staged: dict[str, StagedSplit] = {}
-    read: dict[str, SourceSplit] = {}
-    skipped = 0
-    for split, name in specs.items():
-        columns = source_columns(params, label_optional=split not in labelled, grouped=split == "train")
-        read[name] = source.read(name, columns)
-        try:
-            staged[split] = stage_split(read[name], columns, folder / f"{split}.parquet")
-        finally:
-            before = skipped
-            skipped = write_skipped(SKIPPED, read)
-
-        message = f"download: {staged[split].name}: {staged[split].rows:,} rows"
-        if skipped > before:
-            message += f"; bad rows left out: {skipped - before:,}, in {SKIPPED}"
-        say(message)
-    return staged, skipped
-
-
-def source_columns(params: Params, label_optional: bool = False, grouped: bool = False) -> LabelledColumns:
-    """Return the columns that section ``data`` names.
-
-    Args:
-        params: All parameters.
-        label_optional: True if the split needs no labels.
-        grouped: True if the rows are divided; then the column that decides is among them.
-    """
-    data = params.data
-    others = []
-    if grouped and data.split is not None and data.split.column is not None:
-        others.append(data.split.column)
-    return LabelledColumns(
-        tuple(data.text_columns),
-        data.label_column,
-        task=task_with_names(data.label_names, data.task),
-        others=others,
-        optional=[data.label_column] if label_optional else [],
-        policy=BadRowPolicy(data.max_bad_share),
-        sets=data.label_sets,
-    )
-
-
-def refuse_unlabelled(split: str, selection: RowSelection) -> None:
-    """Refuse a split without labels: no model can be trained or evaluated on it."""
-    if not selection.staged.labelled:
-        raise DataError(
-            f"{selection.staged.name} has no labels (all are -1 or missing), but the {split} split"
-            " needs them.",
-            "Published test splits often have none: name another in data.splits, or evaluate on"
-            " validation (evaluate.split).",
-        )
-
-
-def refuse_constant(split: str, files: Sequence[Path]) -> None:
-    """Refuse a split of a regression whose targets are all equal.
-
-    Nothing is learned from such targets, and no model correlates with them.
-    """
-    targets: list[pa.Array] = []
-    for path in files:
-        targets += pq.read_table(path, columns=[LABELS])[LABELS].chunks
-    values = pc.unique(pa.chunked_array(targets))
-    if len(values) < 2:
-        raise DataError(
-            f"All targets of the {split} split are {values[0].as_py():g}.",
-            "A regression needs different numbers; check data.label_column, data.splits and data.max_rows.",
-        )
-
-
-def write_splits(
-    params: Params, selections: Mapping[str, RowSelection], folder: Path, groups: Path
-) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
-    """Write the Parquet files of the three splits.
-
-    Returns:
-        The origin of each split, the class names, and what was corrected.
-    """
-    data = params.data
-    encoder = LabelEncoder.of(selections["train"], data)
-    labels = encoder.labels
-    corrector = Corrector(Corrections.read(), data.text_columns, labels)
-
-    splits: dict[str, SplitSource] = {}
-    for position, split in enumerate(SPLITS):
-        written = folder / WORK / split
-        writer = RawWriter(source_columns(params), data.shard_rows, encoder, corrector)
-        rows = writer.write(written, selections[split], data.max_rows, params.seed + position)
-        if writer.groups is not None:
-            write_numbers(groups / f"{split}.parquet", GROUP_COLUMN, writer.groups)
-
-        # shards, whose names in data/raw have their number: known only now
-        count = math.ceil(rows / data.shard_rows)
-        files = [shard_file(folder, split, number, count) for number in range(count)]
-        for number, path in enumerate(files):
-            (written / f"{number:05d}.parquet").replace(path)
-        if not labels.has_classes and split in {"train", params.evaluate.split}:
-            refuse_constant(split, files)
-
-        specification = data.source_specs.get(split, data.splits.train)
-        splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
-    return splits, labels.names, corrector.report()
 
 
 def record_corrections() -> None:

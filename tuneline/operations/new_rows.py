@@ -24,13 +24,12 @@ from tuneline.core.runtime.files import replace_file
 from tuneline.core.runtime.terminal import listed
 from tuneline.core.stage.records import file_hash
 from tuneline.core.stage.tables import ROW_GROUP, rebatch, write_batches
-from tuneline.model.tasks import task_with_names
 from tuneline.model.tasks.columns import UNIT_SEPARATOR, label_texts, observed_classes, staged_type
 from tuneline.operations.inbox import ChangedError, Incoming, complete_files, unread
 from tuneline.rows.proposals.files import fitting_input
 from tuneline.rows.reading.formats import ENDINGS, data_input
 from tuneline.rows.reading.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
-from tuneline.rows.reading.rows import BadRowPolicy, BadRows, RowProblem
+from tuneline.rows.reading.rows import BadRows, RowProblem
 from tuneline.rows.reading.tables import open_table
 from tuneline.rows.splits.splitting import row_hashes
 
@@ -93,14 +92,7 @@ class Harvester:
         others = []
         if data.split is not None and data.split.column not in (None, data.label_column, *data.text_columns):
             others = [str(data.split.column)]
-        self._columns = LabelledColumns(
-            tuple(data.text_columns),
-            data.label_column,
-            task_with_names(data.label_names, data.task),
-            others,
-            policy=BadRowPolicy(data.max_bad_share),
-            sets=data.label_sets,
-        )
+        self._columns = LabelledColumns.of(data, others)
 
         # the rows that the data has
         self._labels: dict[int, str | None] = {}

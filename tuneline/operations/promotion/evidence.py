@@ -25,7 +25,7 @@ from tuneline.judge.evaluation.slices import RowSlice, label_slices
 from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.judge.metrics.table import Metric, primary_metric
-from tuneline.model.tasks import Task, task_with_names
+from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import encoded_predictions
 from tuneline.operations.criteria import Criterion
 from tuneline.operations.experiments.paired import PairedComparison
@@ -293,24 +293,15 @@ def column_of_rows(root: Path, split: str, column: str) -> NDArray[Any]:
 
 def _column_of_file(path: Path, data: DataParams, column: str) -> Iterator[tuple[int, str]]:
     """Yield the key of the texts of each row of a file, and its value of a column."""
-    policy = LEAVE_OUT  # stage download has decided about bad rows
-    texts = tuple(data.text_columns)
-    columns = LabelledColumns(
-        texts,
-        data.label_column,
-        task_with_names(data.label_names, data.task),
-        {column: "promotion.guards"},
-        optional=(column,),
-        policy=policy,
-        sets=data.label_sets,
-    )
+    # Stage download has decided about bad rows.
+    columns = replace(LabelledColumns.of(data, [column], [column]), policy=LEAVE_OUT)
     source = data_input(path, data.files)
     with open_table(source) as table:
         if column not in table.names():
             return
-        for batch in labelled_rows(table, columns, BadRows(str(path), source.unit, policy)):
-            keys = same_text_keys(batch.columns[: len(texts)])
-            values: pa.Array = batch.columns[len(texts)]
+        for batch in labelled_rows(table, columns, BadRows(str(path), source.unit, LEAVE_OUT)):
+            keys = same_text_keys(batch.columns[: len(columns.texts)])
+            values: pa.Array = batch.columns[len(columns.texts)]
             for key, value in zip(keys.tolist(), values.to_pylist(), strict=True):
                 if value:
                     yield key, value

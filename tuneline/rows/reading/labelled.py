@@ -3,15 +3,15 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tuneline.core.params.data import LabelSetsParams
+from tuneline.core.params.data import DataParams, LabelSetsParams
 from tuneline.core.runtime.errors import DataError, ParamsError
-from tuneline.model.tasks import Classification, Task
+from tuneline.model.tasks import Classification, Task, task_with_names
 from tuneline.model.tasks.columns import staged_type
 from tuneline.rows.reading.label_values import (
     ValueProblemError,
@@ -54,6 +54,19 @@ class LabelledColumns:
     optional: Collection[str] = ()
     policy: BadRowPolicy = STOP
     sets: LabelSetsParams | None = None
+
+    @classmethod
+    def of(cls, data: DataParams, others: Collection[str] = (), optional: Collection[str] = ()) -> Self:
+        """Return the columns that section ``data`` names, and others."""
+        return cls(
+            tuple(data.text_columns),
+            data.label_column,
+            task_with_names(data.label_names, data.task),
+            others,
+            optional,
+            BadRowPolicy(data.max_bad_share),
+            data.label_sets,
+        )
 
     @property
     def label_columns(self) -> tuple[str, ...]:

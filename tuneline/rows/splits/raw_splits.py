@@ -4,8 +4,9 @@ A split has the rows of a split of the source, or those that ``data.split`` take
 complete and corrected rows, at most ``data.max_rows``, with labels as ids.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -14,6 +15,8 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuneline.core.params import Params
@@ -22,7 +25,16 @@ from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import Progress, listed, progress
 from tuneline.core.stage.arrays import renumbered
-from tuneline.core.stage.tables import numpy_values, rebatch, write_batches
+from tuneline.core.stage.provenance import AppliedCorrections, SplitSource
+from tuneline.core.stage.tables import (
+    GROUP_COLUMN,
+    LABELS,
+    numpy_values,
+    rebatch,
+    shard_file,
+    write_batches,
+    write_numbers,
+)
 from tuneline.core.stage.texts import Keys
 from tuneline.model.tasks import Task, unnamed_task
 from tuneline.model.tasks.columns import array_of, label_type, observed_classes, stored_labels
@@ -31,10 +43,13 @@ from tuneline.model.tasks.task import UNLABELLED
 from tuneline.rows.reading.label_values import sorted_names, written_classes
 from tuneline.rows.reading.labelled import LABEL, LabelledColumns
 from tuneline.rows.reading.limits import MANY_LABELS
-from tuneline.rows.splits.corrections import dropped_file
+from tuneline.rows.splits.corrections import Corrections, dropped_file
 from tuneline.rows.splits.corrector import Corrector
 from tuneline.rows.splits.source import GROUP, INDEX, StagedSplit
-from tuneline.rows.splits.splitting import assign_splits, row_hashes, strata
+from tuneline.rows.splits.splitting import assign_splits, row_hashes, split_by_time, strata
+
+WORK = "work"
+"""Temporary folder: copies of the splits of the source, and files of the raw splits."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +105,6 @@ def divide_train(params: Params, train: StagedSplit) -> dict[str, RowSelection]:
         complete.append(train.complete(batch))
 
     if split.by_time is not None:
-        from tuneline.rows.splits.time_splitting import split_by_time
-
         is_complete = pa.concat_arrays(complete).to_numpy(zero_copy_only=False)
         parts = split_by_time(pa.concat_arrays(groups), is_complete, split, train.place_of)
     else:
@@ -320,3 +333,64 @@ def _cut(batches: Iterator[pa.RecordBatch], shard_rows: int) -> Iterator[tuple[i
             yield row // shard_rows, part
             row += part.num_rows
             start += part.num_rows
+
+
+def refuse_unlabelled(split: str, selection: RowSelection) -> None:
+    """Refuse a split without labels: no model can be trained or evaluated on it."""
+    if not selection.staged.labelled:
+        raise DataError(
+            f"{selection.staged.name} has no labels (all are -1 or missing), but the {split} split"
+            " needs them.",
+            "Published test splits often have none: name another in data.splits, or evaluate on"
+            " validation (evaluate.split).",
+        )
+
+
+def refuse_constant(split: str, files: Sequence[Path]) -> None:
+    """Refuse a split of a regression whose targets are all equal.
+
+    Nothing is learned from such targets, and no model correlates with them.
+    """
+    targets: list[pa.Array] = []
+    for path in files:
+        targets += pq.read_table(path, columns=[LABELS])[LABELS].chunks
+    values = pc.unique(pa.chunked_array(targets))
+    if len(values) < 2:
+        raise DataError(
+            f"All targets of the {split} split are {values[0].as_py():g}.",
+            "A regression needs different numbers; check data.label_column, data.splits and data.max_rows.",
+        )
+
+
+def write_splits(
+    params: Params, selections: Mapping[str, RowSelection], folder: Path, groups: Path
+) -> tuple[dict[str, SplitSource], tuple[str, ...] | None, AppliedCorrections | None]:
+    """Write the Parquet files of the three splits.
+
+    Returns:
+        The origin of each split, the class names, and what was corrected.
+    """
+    data = params.data
+    encoder = LabelEncoder.of(selections["train"], data)
+    labels = encoder.labels
+    corrector = Corrector(Corrections.read(), data.text_columns, labels)
+
+    splits: dict[str, SplitSource] = {}
+    for position, split in enumerate(SPLITS):
+        written = folder / WORK / split
+        writer = RawWriter(LabelledColumns.of(data), data.shard_rows, encoder, corrector)
+        rows = writer.write(written, selections[split], data.max_rows, params.seed + position)
+        if writer.groups is not None:
+            write_numbers(groups / f"{split}.parquet", GROUP_COLUMN, writer.groups)
+
+        # shards, whose names in data/raw have their number: known only now
+        count = math.ceil(rows / data.shard_rows)
+        files = [shard_file(folder, split, number, count) for number in range(count)]
+        for number, path in enumerate(files):
+            (written / f"{number:05d}.parquet").replace(path)
+        if not labels.has_classes and split in {"train", params.evaluate.split}:
+            refuse_constant(split, files)
+
+        specification = data.source_specs.get(split, data.splits.train)
+        splits[split] = SplitSource(specification=specification, rows=rows, left_out=writer.left_out)
+    return splits, labels.names, corrector.report()

@@ -1,4 +1,4 @@
-"""Sources of rows, and a copy of each of their splits.
+"""Sources of rows: their splits, read once, with the columns that ``data`` names, and a copy of each.
 
 A source is read once. Its splits are copied to temporary Parquet files, because finding the classes, dividing
 the rows and writing the splits of the pipeline each go over all rows.
@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tuneline.core.params import Params
+from tuneline.core.paths import DOWNLOAD, SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.files import replace_file
-from tuneline.core.runtime.terminal import progress
+from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import staged_type
@@ -32,6 +34,9 @@ GROUP = "other_0"
 INDEX = "idx"
 HAS_TEXT = "has_text"
 HINT = "Fill it in."
+
+
+SKIPPED = DOWNLOAD / "skipped.parquet"
 
 
 class SourceSplit(NamedTuple):
@@ -47,6 +52,16 @@ class SourceSplit(NamedTuple):
     name: str
     files: Sequence[tuple[BadRows, Iterator[pa.RecordBatch]]]
     label_names: tuple[str, ...] | None = None
+
+
+class Source(Protocol):
+    """Where rows come from: the sample, files, or a data set of the hub."""
+
+    def read(self, split: str, columns: LabelledColumns, /) -> SourceSplit:
+        """Open one split."""
+
+    def provenance(self, rows: Mapping[str, int], /) -> dict[str, Any]:
+        """Return what ``source.json`` records, given the rows of each file: neither times nor local paths."""
 
 
 @dataclass
@@ -220,3 +235,54 @@ def write_skipped(path: Path, read: Mapping[str, SourceSplit]) -> int:
     with replace_file(path) as partial:
         write_batches(partial, SCHEMA, [pa.RecordBatch.from_pylist(rows, SCHEMA)])
     return count
+
+
+def labelled_splits(params: Params) -> list[str]:
+    """Return the splits that need labels: for training, model selection and the reported metrics."""
+    if params.evaluate.split == "test":
+        return list(SPLITS)
+    return [split for split in SPLITS if split != "test"]
+
+
+def source_columns(params: Params, split: str) -> LabelledColumns:
+    """Return the columns that are read of the source of a split of the pipeline.
+
+    A split that needs no labels may lack them. Where the rows of train are divided, the column that decides
+    is among them.
+    """
+    data = params.data
+    others = []
+    if split == "train" and data.split is not None and data.split.column is not None:
+        others.append(data.split.column)
+    optional = []
+    if split not in labelled_splits(params):
+        optional.append(data.label_column)
+    return LabelledColumns.of(data, others, optional)
+
+
+def read_splits(params: Params, source: Source, folder: Path) -> tuple[dict[str, StagedSplit], int]:
+    """Read each split of the source that ``data.splits`` names into a folder.
+
+    The rows that are left out are also listed if there are too many of them, which is an error.
+
+    Returns:
+        The copies, by split of the pipeline, and the number of rows that were left out.
+    """
+    specs = params.data.source_specs
+    staged: dict[str, StagedSplit] = {}
+    read: dict[str, SourceSplit] = {}
+    skipped = 0
+    for split, name in specs.items():
+        columns = source_columns(params, split)
+        read[name] = source.read(name, columns)
+        try:
+            staged[split] = stage_split(read[name], columns, folder / f"{split}.parquet")
+        finally:
+            before = skipped
+            skipped = write_skipped(SKIPPED, read)
+
+        message = f"download: {staged[split].name}: {staged[split].rows:,} rows"
+        if skipped > before:
+            message += f"; bad rows left out: {skipped - before:,}, in {SKIPPED}"
+        say(message)
+    return staged, skipped

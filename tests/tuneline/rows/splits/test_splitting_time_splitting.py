@@ -6,8 +6,15 @@ from hypothesis import strategies as st
 
 from tuneline.core.params.data import SplitParams
 from tuneline.core.runtime.errors import DataError
-from tuneline.rows.splits.splitting import TEST, TRAIN, VALIDATION
-from tuneline.rows.splits.time_splitting import UNREAD, assign_by_time, read_times, split_by_time
+from tuneline.rows.splits.splitting import (
+    TEST,
+    TRAIN,
+    UNREAD,
+    VALIDATION,
+    assign_by_time,
+    read_times,
+    split_by_time,
+)
 
 SPLIT = SplitParams(validation=0.1, test=0.2, by_time="created")
 
