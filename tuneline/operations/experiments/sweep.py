@@ -168,10 +168,12 @@ def _train(root: Path, name: str, values: Values) -> str:
     log = root / LOGS / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8", buffering=1) as output:  # a person reads it meanwhile
+
+        def log_line(line: str) -> None:
+            output.write(f"{line}\n")
+
         try:
-            Programs(root, name).dvc(
-                *arguments, what=f"Training {name}", on_line=lambda line: output.write(f"{line}\n")
-            )
+            Programs(root, name).dvc(*arguments, what=f"Training {name}", on_line=log_line)
         except ProgramError:
             return _reason(log.read_text(encoding="utf-8"))
     return ""
