@@ -33,7 +33,22 @@ from tuneline.serve.columns import (
     why_text,
 )
 
+OUTPUT_KINDS: dict[str, Kind] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+def output_kind_of(target: Path | None, is_folder: bool) -> Kind:
+    """Return the format of an output by its name."""
+    if is_folder:
+        return "parquet"
+    if target is None:
+        return "jsonl"
+    kind = OUTPUT_KINDS.get(target.suffix.lower())
+    if kind is None:
+        raise StageError(
+            f"--output: {target} does not end in {', '.join(OUTPUT_KINDS)}.", "Or set --output-format."
+        )
+    return kind
 
 
 def json_line(values: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.dvc_files import add_remote
 from tests.flows.conftest import sh
-from tuneline.cli.doctor import check_registry
 from tuneline.core.repository.promoted_models import ModelRepository
+from tuneline.operations.checkup import check_registry
 from tuneline.operations.promotion.registry import Registry, fetch_profile
 from tuneline.operations.runs.repository import Repository
 

@@ -13,7 +13,6 @@ from tests.params import write_params
 from tuneline.cli.evaluate.file_evaluation import read_labelled
 from tuneline.cli.init.planning import Plan, make_plan
 from tuneline.cli.init.rows import read_files
-from tuneline.cli.predict import opened_input
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks import TASKS, unnamed_task
@@ -21,6 +20,7 @@ from tuneline.rows.proposals.readings import UserChoices
 from tuneline.rows.reading.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import BadRowPolicy, BadRows
 from tuneline.rows.reading.tables import open_table
+from tuneline.serve.batch import opened_input
 from tuneline.serve.columns import InputColumns
 from tuneline.serve.streaming import good_rows
 

@@ -1,4 +1,4 @@
-from tuneline.cli import doctor as machine
+from tuneline.operations import checkup
 
 
 def test_programs_of_another_environment_on_path_are_a_warning(tmp_path):
@@ -6,7 +6,7 @@ def test_programs_of_another_environment_on_path_are_a_warning(tmp_path):
     stages."""
     (tmp_path / "bin").mkdir()
     own = str(tmp_path / "bin/python")
-    assert machine.check_programs(tmp_path, own, own, own).level == "ok"
-    result = machine.check_programs(tmp_path, "/usr/bin/python", own, None)
+    assert checkup.check_programs(tmp_path, own, own, own).level == "ok"
+    result = checkup.check_programs(tmp_path, "/usr/bin/python", own, None)
     assert result.level == "warning"
     assert "/usr/bin/python before" in result.message

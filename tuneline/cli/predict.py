@@ -5,7 +5,7 @@ Imports no torch, which would take seconds to start.
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,15 +15,11 @@ from tuneline.rows.reading.rows import BadRowPolicy
 from tuneline.serve import BAD_ROW_OPTION, Kind
 from tuneline.serve.program_rows import BATCH_SIZE
 
-if TYPE_CHECKING:
-    from tuneline.rows.reading.tables import Format, Input
-
 FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder of such files; - for standard input"
 OUTPUT_HELP = (
     "JSONL, CSV or Parquet; a folder that ends in /, for a file per input; - for standard output (JSONL)"
 )
 
-OUTPUT_KINDS: dict[str, Kind] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 WHY_HELP = (
     "Add the column why: the words without which the answer changes most, and by how much. Each row is"
     " predicted again without each of its words: about 30 times as long for rows of 25 words"
@@ -106,16 +102,22 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.core.params.train import RunParams
     from tuneline.rows.reading.formats import format_of
-    from tuneline.rows.reading.tables import not_a_file
-    from tuneline.serve.batch import FileTask, named_sources, predict_to_folder
+    from tuneline.rows.reading.tables import known_encoding, not_a_file
+    from tuneline.serve.batch import FileTask, named_format, named_sources, opened_input, predict_to_folder
     from tuneline.serve.columns import InputColumns
     from tuneline.serve.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
     from tuneline.serve.streaming import StreamOptions, predict_input
-    from tuneline.serve.writing import PredictionOutput
+    from tuneline.serve.writing import PredictionOutput, output_kind_of
 
     # arguments, all checked before a row is predicted
     # - files
-    check_options(encoding, engine, workers)
+    if encoding is not None:
+        known_encoding(encoding)
+    if workers is not None and engine == "local":
+        raise StageError(
+            "--workers: only the engine ray has workers.",
+            "Add --engine ray, or set the --threads of this process.",
+        )
     target = None if output == "-" else Path(output)
     is_folder = target is not None and (output.endswith("/") or target.is_dir())
     if target is not None and target.exists() and not is_folder and (problem := not_a_file(target)):
@@ -154,57 +156,3 @@ def command(  # noqa: PLR0917 - typer calls it by name
         started = time.perf_counter()
         counts = predict_input(classifier, inputs[0], input_columns, output_file, options)
         counts.print_summary(classifier, started)
-
-
-def output_kind_of(target: Path | None, is_folder: bool) -> Kind:
-    """Return the format of an output by its name."""
-    if is_folder:
-        return "parquet"
-    if target is None:
-        return "jsonl"
-    kind = OUTPUT_KINDS.get(target.suffix.lower())
-    if kind is None:
-        raise StageError(
-            f"--output: {target} does not end in {', '.join(OUTPUT_KINDS)}.", "Or set --output-format."
-        )
-    return kind
-
-
-def named_format(name: str | None) -> "Format | None":
-    """Return the format that ``--input-format`` names."""
-    from tuneline.rows.reading.formats import FORMATS
-
-    if name is None:
-        return None
-    if name not in FORMATS:
-        raise StageError(f"--input-format: {name!r} is not one of {', '.join(FORMATS)}.")
-    return FORMATS[name]
-
-
-def opened_input(
-    source: Path | None, texts: tuple[str, ...], file_format: "Format | None", encoding: str | None
-) -> "Input":
-    """Return an input with how it is written: what is told, else what is detected.
-
-    A stream is not read ahead, so nothing of it is detected.
-    """
-    from tuneline.rows.proposals.files import sniffed_input
-    from tuneline.rows.reading.formats import format_of
-
-    if source is not None and not source.is_fifo():
-        return sniffed_input(source, texts, file_format=file_format, encoding=encoding)
-    usual = (file_format or format_of(source, "--input-format")).usual(source)
-    return usual.told({"encoding": encoding})
-
-
-def check_options(encoding: str | None, engine: str, workers: int | None) -> None:
-    """Check options before anything is loaded."""
-    from tuneline.rows.reading.tables import known_encoding
-
-    if encoding is not None:
-        known_encoding(encoding)
-    if workers is not None and engine == "local":
-        raise StageError(
-            "--workers: only the engine ray has workers.",
-            "Add --engine ray, or set the --threads of this process.",
-        )

@@ -32,10 +32,10 @@ def drop(check: CheckOption, from_split: From = None) -> None:
     """
     import pyarrow as pa
 
-    from tuneline.cli.data.dropping import choose_rows, distinct
     from tuneline.core.params.loading import load_params
     from tuneline.core.paths import RAW, SPLITS
     from tuneline.core.stage.tables import SplitReader, check_text_columns
+    from tuneline.rows.proposals.dropped_rows import choose_rows, distinct
     from tuneline.rows.splits.corrections import NEXT_STEPS, Corrections, corrections_locked, dropped_file
 
     params = load_params()

@@ -5,8 +5,8 @@ import pytest
 from tests.dvc_files import init_dvc
 from tests.params import change_params
 from tests.project import Project
-from tuneline.cli.doctor import check_checkout
 from tuneline.core.runtime.errors import ParamsError
+from tuneline.operations.checkup import check_checkout
 
 
 @pytest.fixture

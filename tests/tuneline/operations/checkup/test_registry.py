@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.dvc_files import add_remote, init_dvc
-from tuneline.cli import doctor as checks
-from tuneline.cli.doctor import FREE_DISK_HINT
 from tuneline.core.repository.worktrees import at_commit
+from tuneline.operations.checkup import FREE_DISK_HINT, check_registry
 
 DVC = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 IDENTITY = {
@@ -60,7 +59,7 @@ def project(template, tmp_path, monkeypatch) -> Path:
 
 
 def results(root: Path) -> list[tuple[str, str]]:
-    return [(result.level, result.message) for result in checks.check_registry(root)]
+    return [(result.level, result.message) for result in check_registry(root)]
 
 
 @pytest.mark.promise("garbage-collection")

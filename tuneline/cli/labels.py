@@ -70,11 +70,11 @@ def apply(
 
     The source is not changed.
     """
-    from tuneline.cli.labels.applying import merged
     from tuneline.core.params.loading import load_params
     from tuneline.core.paths import RAW, SPLITS
     from tuneline.core.stage.tables import SplitReader, check_text_columns
     from tuneline.rows.proposals.label_review import read_filled
+    from tuneline.rows.proposals.review_corrections import merged
     from tuneline.rows.splits.corrections import NEXT_STEPS, Corrections, corrections_locked, label_file
 
     data = load_params().data
