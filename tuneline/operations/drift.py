@@ -7,9 +7,8 @@ share of words that were common in training. Of new texts only counts are kept, 
 up. The distances are measured as in the data checks (``tuneline/checks/analysis/distributions.py``).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from tuneline.checks.analysis.distributions import (
 )
 from tuneline.checks.results import Profile
 from tuneline.core.settings import DriftLimits
+from tuneline.core.stage.records import Record
 from tuneline.core.stage.texts import EncodedWords, VocabularyCounts, normalized, words
 from tuneline.model.tasks.columns import encoded_predictions
 from tuneline.operations.criteria import Criterion
@@ -37,15 +37,14 @@ SIGNIFICANCE = 0.001
 """Differences with a p-value of at least this are ignored."""
 
 
-@dataclass(frozen=True)
-class RowCounts:
+class RowCounts(Record):
     """Counts of scored rows in the bins of a profile, by predicted labels and by lengths of texts.
 
     ``words`` counts the words of the rows, ``words_known`` the ones that are common in training.
     """
 
-    labels: Counts
-    characters: Counts
+    labels: Sequence[int]
+    characters: Sequence[int]
     words: int
     words_known: int
 
@@ -54,12 +53,8 @@ class RowCounts:
         """Return the counts of no rows."""
         train = profile.train
         label_bins = len(train.labels.counts) if train.labels else 0
-        return cls(
-            labels=np.zeros(label_bins, dtype=np.int64),
-            characters=np.zeros(len(train.characters.counts), dtype=np.int64),
-            words=0,
-            words_known=0,
-        )
+        character_bins = len(train.characters.counts)
+        return cls(labels=[0] * label_bins, characters=[0] * character_bins, words=0, words_known=0)
 
     @classmethod
     def of(cls, profile: Profile, texts: Sequence[pa.StringArray], predicted: pa.Array) -> Self:
@@ -76,8 +71,8 @@ class RowCounts:
             known = counts.occurrences(profile.train.words.word_keys)
 
         return cls(
-            labels=_count_labels(profile, predicted),
-            characters=bin_counts(lengths, np.array(profile.train.characters.edges)),
+            labels=_count_labels(profile, predicted).tolist(),
+            characters=bin_counts(lengths, np.array(profile.train.characters.edges)).tolist(),
             words=total,
             words_known=known,
         )
@@ -85,41 +80,21 @@ class RowCounts:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return int(self.characters.sum())
+        return sum(self.characters)
 
     def __add__(self, other: "RowCounts") -> "RowCounts":
         """Return the counts of both sets of rows together."""
         return RowCounts(
-            labels=self.labels + other.labels,
-            characters=self.characters + other.characters,
+            labels=np.add(self.labels, other.labels).tolist(),
+            characters=np.add(self.characters, other.characters).tolist(),
             words=self.words + other.words,
             words_known=self.words_known + other.words_known,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the counts as JSON, for the metadata of a scored file."""
-        return {**asdict(self), "labels": self.labels.tolist(), "characters": self.characters.tolist()}
-
-    @classmethod
-    def from_json(cls, profile: Profile, values: Mapping[str, Any] | None) -> Self | None:
-        """Read what ``to_json`` returned; ``None`` if there are no counts in the bins of the profile."""
-        if values is None:
-            return None
-        try:
-            counts = cls(
-                labels=np.array(values["labels"], dtype=np.int64),
-                characters=np.array(values["characters"], dtype=np.int64),
-                words=int(values["words"]),
-                words_known=int(values["words_known"]),
-            )
-        except (LookupError, TypeError, ValueError, OverflowError):
-            return None
-
-        # Counts of an earlier model are in the bins of another profile.
-        empty = cls.empty(profile)
-        if counts.labels.shape != empty.labels.shape or counts.characters.shape != empty.characters.shape:
-            return None
-        return counts
+    def fits(self, profile: Profile) -> bool:
+        """Return True if the counts are in the bins of a profile: those of an earlier model need not be."""
+        empty = RowCounts.empty(profile)
+        return len(self.labels) == len(empty.labels) and len(self.characters) == len(empty.characters)
 
 
 def _count_labels(profile: Profile, predicted: pa.Array) -> Counts:
@@ -141,7 +116,7 @@ def drift_criteria(profile: Profile, counts: RowCounts, limits: DriftLimits) -> 
 
     # distances with a test
     train_lengths = np.array(train.characters.counts)
-    distances = [("length of texts, PSI", population_stability(counts.characters, train_lengths))]
+    distances = [("length of texts, PSI", population_stability(np.array(counts.characters), train_lengths))]
     label_distance = _label_distance(profile, counts)
     if label_distance is not None:
         distances.append(label_distance)
@@ -169,7 +144,7 @@ def _label_distance(profile: Profile, counts: RowCounts) -> tuple[str, Distance]
     if train.labels is None:
         return None
     task = profile.task
-    predicted = histograms(task, counts.labels, counts.rows)
+    predicted = histograms(task, np.array(counts.labels), counts.rows)
     trained = histograms(task, np.array(train.labels.counts), train.rows)
     if not predicted[0].sum():
         return None

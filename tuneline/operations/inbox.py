@@ -7,10 +7,10 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.files import write_json
 from tuneline.core.runtime.terminal import visible
 from tuneline.core.stage.records import Record, file_hash
+from tuneline.operations.drift import RowCounts
 from tuneline.rows.reading.formats import ENDINGS
 
 LONGEST_NAME = 200
@@ -40,7 +41,7 @@ class ScoredRecord(Record):
     """Commit of the model."""
     rows: int
     """Number of predictions. Column ``row`` has the row of the input that each was made for, from 1."""
-    seen: Mapping[str, Any] | None
+    seen: RowCounts | None
     """Counts of its rows for the drift; ``None`` if the model has no profile."""
 
 

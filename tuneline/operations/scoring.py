@@ -112,7 +112,7 @@ class Scorer:
                 version=self.version.name,
                 commit=self.version.commit,
                 rows=rows,
-                seen=counts.to_json() if counts else None,
+                seen=counts,
             )
             writer.add_key_value_metadata({METADATA: record.model_dump_json()})
             incoming.check_unchanged()
@@ -143,10 +143,8 @@ def recent_counts(profile: Profile, version: str, outbox: Outbox, rows: int) -> 
     """Return the counts of at least the last ``rows`` rows that a version scored, in whole files."""
     counts = RowCounts.empty(profile)
     for record in outbox.latest():
-        if record.version == version:
-            file_counts = RowCounts.from_json(profile, record.seen)
-            if file_counts:
-                counts += file_counts
+        if record.version == version and record.seen is not None and record.seen.fits(profile):
+            counts += record.seen
         if counts.rows >= rows:
             break
     return counts

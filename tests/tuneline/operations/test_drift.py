@@ -75,9 +75,11 @@ def test_row_counts_of_parts_add_up(profile):
     rows = texts(300, 20, seed=1)
     parts = [seen(profile, rows[start : start + 100]) for start in (0, 100, 200)]
     whole = sum(parts[1:], parts[0])
-    assert whole.to_json() == seen(profile, rows).to_json()
-    assert RowCounts.from_json(profile, whole.to_json()).to_json() == whole.to_json()
+    assert whole == seen(profile, rows)
+    assert RowCounts.model_validate_json(whole.model_dump_json()) == whole
     assert (RowCounts.empty(profile) + whole).rows == 300
+    assert whole.fits(profile)
+    assert not whole.model_copy(update={"labels": [300]}).fits(profile)
 
 
 def test_no_drift_in_100_samples_of_the_same_source(profile):
