@@ -89,7 +89,7 @@ def attend(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
 
-    # softmax(query @ key.T * scaling) @ value (Vaswani et al. 2017, section 3.2.1)
+    # softmax(query @ key.T * scaling) @ value (Vaswani et al. 2017, "Attention Is All You Need", 3.2.1)
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
     scores = torch.matmul(query, key.transpose(2, 3)).mul_(scaling)

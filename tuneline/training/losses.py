@@ -24,9 +24,10 @@ from tuneline.model.tasks.task import Labels, Logits
 class Loss:
     """The loss of the task, or a function of the user, per example.
 
-    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, section 7).
-    Class weights have the shape ``(classes,)``; ``None`` for 1 each. A row has the weight of its own
-    class: torch's ``weight`` weighs each part of a smoothed target, so sure rows would seem to be rare ones.
+    ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, "Rethinking
+    the Inception Architecture for Computer Vision", section 7). Class weights have the shape ``(classes,)``;
+    ``None`` for 1 each. A row has the weight of its own class: torch's ``weight`` weighs each part of a
+    smoothed target, so sure rows would seem to be rare ones.
     """
 
     task: Task
@@ -82,8 +83,9 @@ def model_outputs(task: Task, logits: Tensor) -> Tensor:
 def balanced_weights(task: Task, labels: Labels) -> NDArray[np.float32]:
     """Return the weights with which all classes have the same total weight, shape ``(classes,)``.
 
-    They are rows / (classes x rows of the class) (King & Zeng 2001); with several labels per row, the rows
-    without each label by the rows with it. A label without rows weighs 1.
+    They are rows / (classes x rows of the class) (King & Zeng 2001, "Logistic Regression in Rare Events
+    Data"); with several labels per row, the rows without each label by the rows with it. A label without rows
+    weighs 1.
     """
     if isinstance(task, Multilabel):
         rows = (labels == 1).sum(axis=0)

@@ -203,7 +203,10 @@ def adapt(model: TrainedModel, params: TrainParams, drawn: Collection[str]) -> n
 
 
 def add_adapters(model: TrainedModel, params: LoraParams, drawn: Collection[str]) -> nn.Module:
-    """Return the model with LoRA adapters (Hu et al. 2021); the modules of ``trained_modules`` learn, too."""
+    """Return the model with LoRA adapters; the modules of ``trained_modules`` learn, too.
+
+    Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021, arXiv:2106.09685.
+    """
     from peft import LoraConfig, TaskType, get_peft_model
 
     config = LoraConfig(

@@ -9,9 +9,9 @@ inverse document frequency, names and numbers weigh so much that a copy with oth
 Sampled words find candidates. Every word draws an exponential variate with its weight as the rate, and the
 first word of a row is its sample. Two rows have the same sample with a probability equal to their similarity
 (Moulton and Jiang, "Maximally Consistent Sampling and the Jaccard Index of Probability Distributions", 2018),
-as with MinHash for words of equal weight (Broder 1997). Rows are candidates if they have the same ``WIDTH``
-samples of a band. Bands are made and searched one after the other, by sorting their keys. Everything is in
-memory.
+as with MinHash for words of equal weight (Broder, "On the resemblance and containment of documents", 1997).
+Rows are candidates if they have the same ``WIDTH`` samples of a band. Bands are made and searched one after
+the other, by sorting their keys. Everything is in memory.
 """
 
 import math

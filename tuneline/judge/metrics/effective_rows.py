@@ -138,7 +138,8 @@ def _jackknife(leave_out: LeaveOut, observed: Floats, members: Members) -> Float
 def score_bounds(share: float, rows: float, critical: float) -> tuple[float, float]:
     """Return the ends of Wilson's interval of a share from 0 to 1, of any number of effective rows.
 
-    Source: Wilson 1927; Brown, Cai & DasGupta 2001, equation 4.
+    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927; Brown, Cai &
+    DasGupta, "Interval Estimation for a Binomial Proportion", Statistical Science 16, 2001, equation 4.
     """
     if math.isinf(critical) or rows <= 0:
         return 0.0, 1.0

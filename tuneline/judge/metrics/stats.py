@@ -75,9 +75,7 @@ class Difference:
 def wilson_interval(successes: int, trials: int) -> Interval:
     """Return the score interval of a proportion of at least one trial.
 
-    It is sound also for few trials and near 0 and 1.
-
-    Source: Wilson 1927; Brown, Cai & DasGupta 2001, equation 4.
+    It is sound also for few trials and near 0 and 1; ``score_bounds`` names the source.
     """
     return Interval(*score_bounds(successes / trials, trials, _Z))
 
@@ -131,7 +129,7 @@ def effective_rows(outcomes: NDArray[Any], clusters: NDArray[Any] | None) -> flo
 
 
 def pearson_interval(labels: NDArray[Any], predictions: NDArray[Any]) -> Interval:
-    """Return the interval of Pearson's r by its z-transform (Fisher 1921).
+    """Return the interval of Pearson's r by its z-transform (Fisher 1921, Metron 1).
 
     It is -1 to 1 if r is undefined or 1, or of three rows or fewer.
     """
@@ -285,7 +283,10 @@ def _clustered_error(
 
 
 def percentile_interval(values: Floats, level: float = LEVEL) -> Interval:
-    """Return the percentile interval of bootstrap values (Efron & Tibshirani 1993, chapter 13)."""
+    """Return the percentile interval of bootstrap values.
+
+    Source: Efron & Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13.
+    """
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 

@@ -108,9 +108,10 @@ def _f1(counts: Floats, labels: ClassIds, predictions: ClassIds, average: Averag
 def _matthews_correlation(
     counts: Floats, labels: ClassIds, predictions: ClassIds, _average: Averaging
 ) -> Floats:
-    """Return Matthews correlations for any number of classes (Gorodkin 2004).
+    """Return Matthews correlations for any number of classes; 0 where undefined.
 
-    They are 0 where undefined, as in Chicco & Jurman 2020.
+    Sources: Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004;
+    where it is undefined, Chicco & Jurman, BMC Genomics 21, 2020.
     """
     import numpy as np
 

@@ -46,7 +46,7 @@ def mean_pooled(
 ) -> Tensor:
     """Return the mean of the last hidden states over the tokens of each row, shape ``(batch, hidden)``.
 
-    Source: Reimers & Gurevych 2019.
+    Source: Reimers & Gurevych, "Sentence-BERT", 2019, arXiv:1908.10084.
     """
     mask = attention_mask.unsqueeze(-1)
     states = encoder(input_ids=input_ids, attention_mask=attention_mask, **others).last_hidden_state * mask
