@@ -16,7 +16,7 @@ MOST = {
     "stages.compare": 46,
     "tuneline.serve.text_classifier": 18,
     "tuneline.serve.occlusion": 15,
-    "tuneline.cli.init": 60,
+    "tuneline.cli.init": 53,
     "tuneline.cli.predict": 43,
     "tuneline.cli.evaluate": 76,
 }

@@ -9,10 +9,9 @@ from rich.text import Text
 from tuneline.cli.console import Console
 from tuneline.cli.init.planning import Plan, choose_metric, is_current
 from tuneline.core.params import Params
-from tuneline.core.paths import SPLITS
+from tuneline.core.paths import CORRECTIONS, SPLITS
 from tuneline.core.runtime.terminal import visible
 from tuneline.rows.proposals.profiles import NESTED
-from tuneline.rows.splits.corrections import dropped_file, label_file
 
 WIDTH = 60
 """Characters of a cell."""
@@ -84,8 +83,8 @@ def show_next_steps(plan: Plan, written: bool) -> None:
     lines = [f"\nWritten: {', '.join(files) or 'nothing, all is there already'}", "Next:"]
 
     # Corrections of former data would be applied to the rows of this data.
-    corrections = [str(path) for path in (label_file(), dropped_file()) if written and path.exists()]
-    if corrections:
+    corrections = sorted(map(str, CORRECTIONS.glob("*.csv")))
+    if written and corrections:
         lines.append(f"  git rm {' '.join(corrections)}    unless these corrections are of this data")
     lines += [
         "  dvc repro             run the pipeline",

@@ -22,7 +22,6 @@ from tuneline.core.params.section import FunctionName
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.judge.metrics.table import metrics_for, primary_metric
-from tuneline.page.titles import title_of
 from tuneline.rows.proposals.choice import ColumnChoice, decide_columns
 from tuneline.rows.proposals.labels import is_date
 from tuneline.rows.proposals.profiles import Column
@@ -277,7 +276,7 @@ def metric_of_classes(classes: Counter[str]) -> tuple[str, str]:
     if len(totals) == 2:
         name, why = "matthews_correlation", "0 for predictions without the text and 1 without errors"
     reason = (
-        f"train.metric: {name} ({title_of(name)}: {why}), because the classes are not balanced: {rarest!r} is"
+        f"train.metric: {name} ({why}), because the classes are not balanced: {rarest!r} is"
         f" {fewest / rows:.1%} of the rows, and predicting {largest!r} has an accuracy of {most / rows:.3f}."
     )
     return name, reason

@@ -8,24 +8,22 @@ from dataclasses import replace
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import listed
 from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES
-from tuneline.rows.proposals.numbers import (
-    MOST_INTEGER_CLASSES,
-    missing_where,
-    number_readings,
-    written_as_names,
-)
 from tuneline.rows.proposals.profiles import NESTED, NUMBER, Column
 from tuneline.rows.proposals.readings import (
     BY_NAME,
     IF_NAMED,
     KNOWN_NAME,
     LEAST_COVERAGE,
+    MOST_INTEGER_CLASSES,
     PLAIN,
     SET_TASK,
     WEAK,
     LabelReading,
     OpenQuestionError,
     UserChoices,
+    missing_where,
+    number_readings,
+    written_as_names,
 )
 from tuneline.rows.proposals.sets import (
     LONGEST_LABEL,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from tuneline.core.params.data import LABELS_OF_COLUMNS, LabelSetsParams
 from tuneline.core.runtime.terminal import listed
 from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES
-from tuneline.rows.proposals.numbers import DECIMAL_COMMA, missing_where, nearly_all
 from tuneline.rows.proposals.profiles import NUMBER, Column
 from tuneline.rows.proposals.readings import (
+    DECIMAL_COMMA,
     IF_NAMED,
     KNOWN_NAME,
     LEAST_FIT,
@@ -18,6 +18,8 @@ from tuneline.rows.proposals.readings import (
     SET_TASK,
     WEAK,
     LabelReading,
+    missing_where,
+    nearly_all,
 )
 from tuneline.rows.reading.label_values import (
     INDICATORS,

@@ -1,7 +1,7 @@
 import pytest
 
-from tuneline.rows.proposals.numbers import number_readings
 from tuneline.rows.proposals.profiles import count_columns
+from tuneline.rows.proposals.readings import number_readings
 
 
 def readings_of(cells):
