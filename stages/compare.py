@@ -9,6 +9,7 @@ tolerance is never published. It stops the pipeline if ``compare.PRECISION.requi
 for fp32; ``models/onnx/`` then stays as it was.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,12 @@ from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.entry import require, run_stage
 from tuneline.core.stage.records import Metrics, file_hash, write_record
 from tuneline.core.stage.tables import SplitReader
-from tuneline.judge.metrics.judging import averaging
-from tuneline.judge.metrics.predictions import read_logits
+from tuneline.judge.metrics.predictions import Predictions, read_predictions
+from tuneline.judge.metrics.table import project_metric
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
-from tuneline.onnx.comparison import TrainedLogits, compare_logits, finite, judge_comparison
+from tuneline.onnx.comparison import compare_logits, finite, judge_comparison, quality
 from tuneline.onnx.comparison_records import ComparisonRecord, ModelComparison
-from tuneline.onnx.decisions import ModelDecisions, ModelOutputs, cost_record, fitting_rows, new_rows
+from tuneline.onnx.decisions import ModelDecisions, cost_record, fitting_rows, new_rows
 from tuneline.onnx.publication import publish_passed, way_on
 from tuneline.onnx.session import OnnxClassifier, logits_of
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
@@ -40,12 +41,8 @@ def main() -> dict[str, float]:
     params = load_params()
     record = UsageRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
-    trained = read_logits(require(PREDICTIONS, "evaluate"), len(split))
-    average = averaging(trained.task)
-    reference = TrainedLogits(
-        split.labels, trained.task, trained.logits, params.train.metric, average, trained.clusters
-    )
-    metric = reference.metric.name
+    trained = read_predictions(require(PREDICTIONS, "evaluate"), len(split), with_logits=True)
+    metric = project_metric(trained.task.kind, params.train.metric)
     validation, validation_labels, validation_clusters = fitting_rows()
     new = new_rows(params.evaluate.split, len(split))
     params.check_class_names(trained.task.class_names)
@@ -67,18 +64,14 @@ def main() -> dict[str, float]:
         with progress(f"compare: {precision}", len(split)) as step:
             logits = run(classifier, split, advance=step.advance)
             of_validation = run(classifier, validation)
-        comparison = compare_logits(reference, logits, params.compare.close_rmse, params.seed)
-        decisions[precision] = ModelDecisions.of(
-            trained.task,
-            costs,
-            ModelOutputs(validation_labels, finite(of_validation), validation_clusters),
-            ModelOutputs(split.labels, comparison.logits, trained.clusters),
-            new,
+        comparison = compare_logits(trained, logits, metric, params.compare.close_rmse, params.seed)
+        validated = Predictions.of_logits(
+            validation_labels, finite(of_validation), trained.task, validation_clusters
         )
-        violations, unclear = judge_comparison(comparison, params.compare.tolerance(precision), metric)
-        quality = reference.quality(decisions[precision].task, comparison.logits)
-        quality.update(decisions[precision].metrics)
-        qualities[precision] = quality
+        decisions[precision] = ModelDecisions.of(costs, validated, comparison.exported, new)
+        violations, unclear = judge_comparison(comparison, params.compare.tolerance(precision), metric.name)
+        decided = replace(comparison.exported, task=decisions[precision].task)
+        qualities[precision] = {**quality(decided, metric), **decisions[precision].metrics}
         models[precision] = {
             **comparison.metrics,
             **qualities[precision],
@@ -94,7 +87,7 @@ def main() -> dict[str, float]:
             stopping += [f"{precision}: {message}" for message in model["violations"]]
     for precision, model in models.items():
         model["published"] = not stopping and not model["violations"]
-        for name in ("max_abs_diff", "agreement", f"{metric}_drop"):
+        for name in ("max_abs_diff", "agreement", f"{metric.name}_drop"):
             metrics[f"{precision}_{name}"] = model[name]
 
     # metrics and report, also of a comparison that stops the pipeline
@@ -102,9 +95,9 @@ def main() -> dict[str, float]:
     report = ComparisonRecord(
         split=params.evaluate.split,
         rows=len(split),
-        metric=metric,
+        metric=metric.name,
         predictions=file_hash(PREDICTIONS),
-        trained=reference.quality(reference.task, reference.logits),
+        trained=quality(trained, metric),
         models={name: ModelComparison.model_validate(model) for name, model in models.items()},
     )
     with replace_directory(COMPARISON) as folder:

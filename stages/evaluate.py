@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import (
     BASELINES,
@@ -40,34 +39,25 @@ from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.entry import Measurements, require, run_stage
 from tuneline.core.stage.records import Metrics, write_record
 from tuneline.core.stage.tables import ROW_GROUP, SplitReader
-from tuneline.judge.evaluation.evaluation import (
-    EvaluatedPredictions,
-    evaluate_predictions,
-    plot_columns,
-)
+from tuneline.judge.evaluation.evaluation import evaluate_predictions, plot_columns
 from tuneline.judge.evaluation.keys import summary
 from tuneline.judge.evaluation.scoring import leaked_rows
-from tuneline.judge.evaluation.slices import RowSlice, Slices, label_slices, length_slices
+from tuneline.judge.evaluation.slices import Slices
 from tuneline.judge.evaluation.table import ALL_METRICS
-from tuneline.judge.metrics.functions import CustomMetric, load_metric
+from tuneline.judge.metrics.functions import load_metric
 from tuneline.judge.metrics.predictions import (
-    PredictedLogits,
+    Predictions,
     clusters_of_split,
     read_baselines,
     write_predictions,
 )
+from tuneline.judge.metrics.table import project_metric
 from tuneline.model.tasks import trained_task
 from tuneline.model.tasks.task import Logits
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 ROWS_PER_BATCH = 64
 """Rows per batch, or windows of them; fewer where they have more than 512 tokens."""
-
-
-def make_split_slices(lengths: NDArray[np.int64], predictions: PredictedLogits) -> Iterator[RowSlice]:
-    """Yield the slices of a split by length and by class."""
-    yield from length_slices(lengths)
-    yield from label_slices(predictions.labels, predictions.task)
 
 
 def main() -> Measurements:
@@ -80,7 +70,7 @@ def main() -> Measurements:
     clusters = clusters_of_split(settings.split, len(split))
 
     # what else may be missing or invalid is reported before the model predicts, which takes longest
-    require(split_file(BASELINES, settings.split), made_by="baseline")
+    baselines = require(split_file(BASELINES, settings.split), made_by="baseline")
     custom = [load_metric("evaluate.metrics", name, split.task, ALL_METRICS) for name in settings.functions]
     require(CLASSIFIER, made_by="train")
 
@@ -99,44 +89,24 @@ def main() -> Measurements:
 
     # metrics and outs
     with progress("evaluate"):
-        predictions = PredictedLogits(split.labels, logits, split.task, clusters)
-        evaluation = measure_split(params, predictions, split.lengths, custom)
-        metrics = evaluation.metrics | evaluation.worst_slice
+        predictions = Predictions.of_logits(split.labels, logits, split.task, clusters)
+        deciding = project_metric(split.task.kind, params.train.metric)
+        leaked = None
+        if FAILING_ROWS.exists():  # else the data checks have not run here
+            leaked = leaked_rows(FAILING_ROWS, settings.split, len(split))
+        metrics, slices = evaluate_predictions(
+            predictions,
+            split.lengths,
+            read_baselines(baselines, len(split), split.task),
+            deciding=deciding,
+            seed=params.seed,
+            custom=custom,
+            leaked=leaked,
+        )
         phase("writing")
-        write_outs(predictions, evaluation.slices, metrics)
-        shown = summary(metrics, evaluation.predictions.deciding)
-        write_record(METRICS / "evaluate.json", Metrics.of(shown))
+        write_outs(predictions, slices, metrics)
+        write_record(METRICS / "evaluate.json", Metrics.of(summary(metrics, deciding)))
     return {"predicting_seconds": round(seconds, 2), "rows_per_second": round(len(split) / seconds, 1)}
-
-
-def measure_split(
-    params: Params,
-    predictions: PredictedLogits,
-    lengths: NDArray[np.int64],
-    custom: Sequence[CustomMetric],
-) -> EvaluatedPredictions:
-    """Return the metrics of the reported split, all with and without leaked rows.
-
-    Args:
-        params: All parameters.
-        predictions: The labels and logits.
-        lengths: Tokens of each row, shape ``(rows,)``.
-        custom: Metrics of the user.
-    """
-    split = params.evaluate.split
-    rows = len(predictions.labels)
-    leaked = None
-    if FAILING_ROWS.exists():  # else the data checks have not run here
-        leaked = leaked_rows(FAILING_ROWS, split, rows)
-    return evaluate_predictions(
-        predictions,
-        make_split_slices(lengths, predictions),
-        read_baselines(split_file(BASELINES, split), rows, predictions.task),
-        seed=params.seed,
-        metric=params.train.metric,
-        custom=custom,
-        leaked=leaked,
-    )
 
 
 def read_split(rows: SplitReader) -> TokenizedSplit:
@@ -172,19 +142,9 @@ def check_finite(logits: Logits, split: str) -> None:
         )
 
 
-def write_outs(
-    predictions: PredictedLogits,
-    slices: Slices,
-    metrics: Mapping[str, float],
-) -> None:
+def write_outs(predictions: Predictions, slices: Slices, metrics: Mapping[str, float]) -> None:
     """Write every out of the stage but ``metrics/evaluate.json``, which has some of the metrics."""
-    write_predictions(
-        PREDICTIONS,
-        predictions.labels,
-        predictions.logits,
-        predictions.task,
-        clusters=predictions.clusters,
-    )
+    write_predictions(PREDICTIONS, predictions)
     write_record(REPORTS / "slices.json", slices)
     with replace_directory(PLOTS / "evaluation") as partial:
         write_plots(partial, predictions)
@@ -196,7 +156,7 @@ def write_outs(
     write_record(EVALUATION, Metrics.of(metrics))
 
 
-def write_plots(folder: Path, predictions: PredictedLogits) -> None:
+def write_plots(folder: Path, predictions: Predictions) -> None:
     """Write every plot of one split.
 
     The plots of another kind of task get no rows: DVC warns of a missing file.

@@ -143,17 +143,14 @@ def publish(published: Published, metric: ValidationMetric, split: TokenizedSpli
     The task of the model has what validation chooses: thresholds, and temperatures, which change no answer.
     In the measurements, each row is decided by thresholds that the other rows choose.
     """
-    logits = published.logits
     clusters = clusters_of_split("validation", len(split))
-    task = calibrated(metric.decided(logits, split.labels, split.task), logits, split.labels, clusters)
+    predictions = metric.predictions(split.labels, published.logits, split.task, clusters)
+    task = calibrated(metric.decided(predictions), published.logits, split.labels, clusters)
     publish_model(published.model, published.weights, TOKENIZER, CLASSIFIER, task)
 
     # measurements
-    predictions = metric.predictions(logits, split.labels, split.task)
-    write_predictions(
-        VALIDATION_PREDICTIONS, split.labels, logits, split.task, predictions=predictions, clusters=clusters
-    )
-    interval = metric.interval(logits, split.labels, split.task, params.seed, clusters=clusters)
+    write_predictions(VALIDATION_PREDICTIONS, predictions)
+    interval = metric.interval(predictions, params.seed)
     metrics = training_metrics(published.progress, metric.name, interval, params.train.keep)
     write_record(METRICS / "train.json", Metrics.of({**metrics, **published.choice}))
 

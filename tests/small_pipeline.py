@@ -13,7 +13,7 @@ from tests.params import change_params, write_params
 from tuneline.core.stage.provenance import BaseSource, StageProvenance, provenance_file
 from tuneline.core.stage.records import write_record
 from tuneline.core.stage.tables import LABELS, SplitReader, write_table
-from tuneline.judge.metrics.predictions import write_baselines, write_predictions
+from tuneline.judge.metrics.predictions import Predictions, write_baselines, write_predictions
 from tuneline.model.tasks import task_with_names
 from tuneline.model.tasks.schemas import raw_schema, tokenized_schema
 from tuneline.model.tokens.batches import compute_by_length
@@ -170,7 +170,8 @@ def _predict(folder: Path, model: Any) -> None:
     with torch.inference_mode():
         compute_by_length(compute, split.lengths, 16, logits, windows=split.window_counts)
     (folder / "reports/baselines").mkdir(parents=True)
-    write_predictions(folder / "reports/predictions.parquet", split.labels, logits, split.task)
+    predictions = Predictions.of_logits(split.labels, logits, split.task)
+    write_predictions(folder / "reports/predictions.parquet", predictions)
     simple = {"majority": np.zeros_like(split.labels)}
     write_baselines(folder / "reports/baselines/test.parquet", split.task, list(simple), [simple])
 

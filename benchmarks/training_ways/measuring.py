@@ -13,7 +13,8 @@ from transformers import AutoModelForSequenceClassification, BertConfig, PreTrai
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
 from tuneline.judge.evaluation.scoring import reported_scores
-from tuneline.judge.metrics.judging import averaging, mean_loss
+from tuneline.judge.metrics.judging import mean_loss
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 MATMULS = ("mm", "bmm", "linear", "scaled_dot_product", "gemm", "attention")
@@ -125,7 +126,7 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
             )
     task = split.task
     outputs = torch.cat(logits).numpy()
-    scores = reported_scores(task, split.labels, task.predictions(outputs), averaging(task))
+    scores = reported_scores(Predictions.of_logits(split.labels, outputs, task))
     return {
         "loss": mean_loss(task, outputs, split.labels),
         "accuracy": scores["accuracy"],

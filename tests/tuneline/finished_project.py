@@ -20,19 +20,16 @@ from tuneline.core.stage.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage.records import file_hash, write_record
 from tuneline.core.stage.tables import write_table
 from tuneline.judge.evaluation.scoring import (
-    SplitPredictions,
     baseline_metrics,
     split_metrics,
     spread_metrics,
 )
-from tuneline.judge.metrics.judging import averaging
-from tuneline.judge.metrics.predictions import PredictedLogits, write_predictions
+from tuneline.judge.metrics.predictions import Predictions, write_predictions
 from tuneline.judge.metrics.table import primary_metric
 from tuneline.model.linear.estimators import constant_prediction
 from tuneline.model.tasks import Task, task_with_names
 from tuneline.model.tasks.columns import column_of
 from tuneline.model.tasks.schemas import raw_schema
-from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 PARAMS = {
     "seed": 42,
@@ -154,16 +151,14 @@ class FinishedProject:
         else:
             signal = self.labels[:, None]
         logits = (skill * signal + noise).astype(np.float32)
-        offsets = np.arange(self.rows + 1)
-        split = TokenizedSplit({"input_ids": np.zeros(self.rows, np.int32)}, offsets, self.labels, self.task)
-        write_predictions(self.root / "reports/predictions.parquet", split.labels, logits, split.task)
+        predictions = Predictions.of_logits(self.labels, logits, self.task)
+        write_predictions(self.root / "reports/predictions.parquet", predictions)
         (self.root / "plots/evaluation").mkdir(parents=True, exist_ok=True)
-        write_plots(self.root / "plots/evaluation", PredictedLogits(self.labels, logits, self.task))
-        metrics = split_metrics(self.labels, self.task, logits, averaging(self.task))
-        metrics |= self.baselines(self.task.predictions(logits))
+        write_plots(self.root / "plots/evaluation", predictions)
+        metrics = split_metrics(predictions) | self.baselines(predictions)
         self.write("metrics/evaluate.json", {name: round(value, 6) for name, value in metrics.items()})
 
-    def baselines(self, predictions: Any) -> dict[str, float]:
+    def baselines(self, predictions: Predictions) -> dict[str, float]:
         """Return the metrics of the majority, and of a TF-IDF baseline that is right in three of four
         rows."""
         tfidf = -self.labels
@@ -172,11 +167,11 @@ class FinishedProject:
             tfidf[::4] = self.other_labels()[::4]
         constant = constant_prediction(self.task, [self.labels])
         majority = np.broadcast_to(constant, self.labels.shape).astype(self.labels.dtype)
-        split = SplitPredictions(self.labels, predictions, self.task, averaging(self.task), 0)
+        deciding = primary_metric(self.task.kind)
         return (
-            spread_metrics(split)
-            | baseline_metrics(split, "majority", majority)
-            | baseline_metrics(split, "tfidf", tfidf)
+            spread_metrics(predictions, deciding, 0)
+            | baseline_metrics(predictions, "majority", majority, deciding, 0)
+            | baseline_metrics(predictions, "tfidf", tfidf, deciding, 0)
         )
 
     def train(self, seed: int) -> None:

@@ -17,7 +17,7 @@ from tests.project import GIT_IDENTITY
 from tuneline.core.params.loading import read_yaml
 from tuneline.core.repository.git import run_git
 from tuneline.core.stage.tables import write_table
-from tuneline.judge.metrics.predictions import write_predictions
+from tuneline.judge.metrics.predictions import Predictions, write_predictions
 from tuneline.judge.metrics.stats import metric_interval
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Classification
@@ -84,7 +84,6 @@ class ExperimentRepository:
 
     def _metrics(self, accuracy: float, rows: int) -> dict[str, float]:
         estimate = metric_interval(METRIC_TABLE["accuracy"], np.arange(rows) % 2, _predicted(accuracy, rows))
-        assert estimate is not None
         return {
             "best_accuracy": estimate.value,
             "best_accuracy_low": estimate.low,
@@ -103,7 +102,8 @@ class ExperimentRepository:
 
     def _predictions(self, folder: Path, accuracy: float, rows: int) -> Path:
         logits = np.eye(2, dtype=np.float32)[_predicted(accuracy, rows)]
-        write_predictions(folder / "validation.parquet", np.arange(rows) % 2, logits, SCHEMA)
+        predictions = Predictions.of_logits(np.arange(rows) % 2, logits, SCHEMA)
+        write_predictions(folder / "validation.parquet", predictions)
         return folder / "validation.parquet"
 
     def _store(self, path: Path, suffix: str = "") -> str:

@@ -7,18 +7,16 @@ interval, the rows cannot tell, and the model is published with this note.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.params.evaluate import Fp32Tolerance, Tolerance
 from tuneline.judge.evaluation.curves import probability_scores
-from tuneline.judge.metrics.scores import compute_metric
-from tuneline.judge.metrics.stats import Estimate, effective_rows, exact_interval, paired_difference
-from tuneline.judge.metrics.table import Averaging, Metric, project_metric
-from tuneline.model.tasks import Task
-from tuneline.model.tasks.task import Labels, Logits
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.stats import Estimate, effective_rows, exact_interval
+from tuneline.judge.metrics.table import Metric
+from tuneline.model.tasks.task import Logits
 
 SHOWN_ROWS = 10
 MOST_DIGITS = 6
@@ -30,7 +28,7 @@ A trained model without any error still rounds.
 """
 
 
-def agreeing_difference(predictions: NDArray[np.float32], labels: NDArray[Any], close_rmse: float) -> float:
+def agreeing_difference(trained: Predictions, close_rmse: float) -> float:
     """Return the largest difference of two predictions of a regression that agree.
 
     It is ``close_rmse`` root mean squared errors of the model.
@@ -40,13 +38,11 @@ def agreeing_difference(predictions: NDArray[np.float32], labels: NDArray[Any], 
     0.25. A part of the labels' deviation, the usual choice, says nothing of this: it is strict for a model
     with a large error, and lenient for an exact one.
     """
-    rmse = float(np.sqrt(np.mean((predictions.astype(np.float64) - labels) ** 2)))
-    return max(close_rmse * rmse, LEAST_CLOSE * float(labels.std()))
+    rmse = float(np.sqrt(np.mean((trained.values.astype(np.float64) - trained.labels) ** 2)))
+    return max(close_rmse * rmse, LEAST_CLOSE * float(trained.labels.std()))
 
 
-def agreement(
-    task: Task, trained: Logits, exported: Logits, labels: Labels, close_rmse: float
-) -> NDArray[np.float64]:
+def agreement(trained: Predictions, exported: Predictions, close_rmse: float) -> NDArray[np.float64]:
     """Return how far an exported model predicts the same as the trained one, shape ``(rows,)``.
 
     It is 1 for a row with the same prediction, and 0 for another class or for a number that differs by more
@@ -58,11 +54,12 @@ def agreement(
     ``compare.*.min_agreement`` means the same as for one label per row. The share of equal sets falls
     with the number of labels, and the share of equal decisions says little where most labels are rare.
     """
-    expected = task.predictions(trained)
-    predicted = task.predictions(exported)
+    task = trained.task
+    expected = trained.values
+    predicted = exported.values
     if not task.has_classes:
         difference = np.abs(expected.astype(np.float64) - predicted)
-        return np.asarray(difference <= agreeing_difference(expected, labels, close_rmse), np.float64)
+        return np.asarray(difference <= agreeing_difference(trained, close_rmse), np.float64)
     if not task.label_shape:
         return np.asarray(expected == predicted, np.float64)
     shared = 2.0 * (expected & predicted).sum(axis=1)
@@ -71,38 +68,13 @@ def agreement(
     return np.asarray(np.where(given > 0, shared / np.maximum(given, 1), 1.0))
 
 
-@dataclass(frozen=True)
-class TrainedLogits:
-    """What exported models are compared with.
-
-    Attributes:
-        labels: Labels of the reported split, of shape ``(rows,)``.
-        logits: The trained model's logits, of shape ``(rows, outputs)``.
-        train_metric: ``train.metric``.
-        average: How F1 is averaged.
-        clusters: Cluster of each row, of shape ``(rows,)``; ``None``: each row is on its own.
-    """
-
-    labels: NDArray[Any]
-    task: Task
-    logits: Logits
-    train_metric: str | None = None
-    average: Averaging = "macro"
-    clusters: NDArray[Any] | None = None
-
-    @property
-    def metric(self) -> Metric:
-        """Metric whose drop is limited: the one that decides in the project."""
-        return project_metric(self.task.kind, self.train_metric)
-
-    def quality(self, task: Task, logits: Logits) -> dict[str, float]:
-        """Return the metric of logits, and how true the probabilities are that a task has of them."""
-        predictions = self.task.predictions(logits)
-        metrics = {self.metric.name: compute_metric(self.metric, self.labels, predictions, self.average)}
-        probabilities = probability_scores(task, logits, self.labels)
-        if "calibration_error" in probabilities:
-            metrics["calibration_error"] = probabilities["calibration_error"]
-        return metrics
+def quality(predictions: Predictions, metric: Metric) -> dict[str, float]:
+    """Return a metric of predictions, and how true the probabilities of their task are."""
+    metrics = {metric.name: predictions.score(metric)}
+    probabilities = probability_scores(predictions)
+    if "calibration_error" in probabilities:
+        metrics["calibration_error"] = probabilities["calibration_error"]
+    return metrics
 
 
 @dataclass(frozen=True)
@@ -113,14 +85,14 @@ class LogitComparison:
         metrics: ``max_abs_diff`` of logits; ``agreement``, the mean over the rows, with the ends of its
             interval; ``flips``, the number of rows with another prediction; and the drop of the metric with
             the ends of its interval.
-        logits: Logits of the exported model, with 0 for NaN and infinity.
+        exported: Predictions of the exported model, with 0 for NaN and infinity.
         difference: Largest difference of a logit in each row, of shape ``(rows,)``.
         flipped: Rows with another prediction, the largest difference first.
         not_finite: Rows with NaN or infinity.
     """
 
     metrics: dict[str, float]
-    logits: Logits
+    exported: Predictions
     difference: NDArray[np.float64]
     flipped: NDArray[np.int64]
     not_finite: NDArray[np.int64]
@@ -132,35 +104,27 @@ def finite(logits: Logits) -> Logits:
 
 
 def compare_logits(
-    reference: TrainedLogits, exported: Logits, close_rmse: float, seed: int
+    trained: Predictions, logits: Logits, metric: Metric, close_rmse: float, seed: int
 ) -> LogitComparison:
     """Compare the logits of an exported model with the logits of the trained model, of the same shape.
 
-    NaN and infinity count as 0, and their rows as ``not_finite``.
+    NaN and infinity count as 0, and their rows as ``not_finite``. ``metric`` is the one whose drop is
+    limited: it decides in the project.
     """
-    not_finite = np.flatnonzero(~np.isfinite(exported).all(axis=1))
-    exported = finite(exported)
-    per_row = np.abs(reference.logits.astype(np.float64) - exported).max(axis=1)
+    not_finite = np.flatnonzero(~np.isfinite(logits).all(axis=1))
+    exported = Predictions.of_logits(trained.labels, finite(logits), trained.task, trained.clusters)
+    per_row = np.abs(trained.logits.astype(np.float64) - exported.logits).max(axis=1)
 
     # agreement of predictions
-    task = reference.task
-    agreeing = agreement(task, reference.logits, exported, reference.labels, close_rmse)
+    agreeing = agreement(trained, exported, close_rmse)
     agreeing[not_finite] = 0.0
     flipped = np.flatnonzero(agreeing < 1.0)
-    independent = effective_rows(agreeing, reference.clusters)
+    independent = effective_rows(agreeing, trained.clusters)
     agreement_interval = exact_interval(float(agreeing.mean()) * independent, independent)
 
     # drop of the metric
-    drop = f"{reference.metric.name}_drop"
-    metric_drop = paired_difference(
-        reference.metric,
-        reference.labels,
-        task.predictions(reference.logits),
-        task.predictions(exported),
-        average=reference.average,
-        seed=seed,
-        clusters=reference.clusters,
-    )
+    drop = f"{metric.name}_drop"
+    metric_drop = trained.difference(metric, exported.values, seed=seed)
 
     metrics = {
         "max_abs_diff": round(float(per_row.max()), MOST_DIGITS),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,36 +16,14 @@ from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.decisions.evidence import NO_CLASS, Evidence, JudgedAnswers, independent_sample
 from tuneline.judge.decisions.rule import CostRule, answers_of
 from tuneline.judge.evaluation.scoring import leaked_rows
-from tuneline.judge.metrics.predictions import clusters_of_split
+from tuneline.judge.metrics.predictions import Predictions, clusters_of_split
 from tuneline.judge.metrics.stats import mean_estimate
 from tuneline.judge.metrics.temperature import calibrated, spaced_rows
 from tuneline.model.tasks import Classification, Task
-from tuneline.model.tasks.task import INTERVAL_LEVEL, Labels, Logits
+from tuneline.model.tasks.task import INTERVAL_LEVEL, Labels
 from tuneline.model.tokens.batches import TokenizedRows
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 from tuneline.onnx.usage import CostRecord
-
-
-@dataclass(frozen=True)
-class ModelOutputs:
-    """Outputs of one model for the labelled rows of a split.
-
-    Attributes:
-        labels: Labels of the rows.
-        logits: Outputs, ``(rows, outputs)``.
-        clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
-    """
-
-    labels: Labels
-    logits: Logits
-    clusters: NDArray[Any] | None
-
-    def take(self, rows: NDArray[Any]) -> "ModelOutputs":
-        """Return chosen rows, numbers or a mask."""
-        clusters = None
-        if self.clusters is not None:
-            clusters = self.clusters[rows]
-        return ModelOutputs(self.labels[rows], self.logits[rows], clusters)
 
 
 def fitting_rows() -> tuple[TokenizedRows, Labels, NDArray[Any] | None]:
@@ -91,39 +69,41 @@ class ModelDecisions:
     @classmethod
     def of(
         cls,
-        task: Task,
         costs: CostRecord | None,
-        validation: ModelOutputs,
-        reported: ModelOutputs,
+        validation: Predictions,
+        reported: Predictions,
         new: NDArray[np.bool_] | None,
     ) -> "ModelDecisions":
         """Return the decisions of a model.
 
         Args:
-            task: The task of the trained model.
             costs: What errors cost, as ``cost_record`` returns it.
-            validation: Outputs for validation, which fits the temperature; finite.
-            reported: Outputs for the reported rows; finite.
+            validation: What it predicts for validation, which fits the temperature, by the task of the
+                trained model; finite.
+            reported: What it predicts for the reported rows; finite.
             new: Which reported rows show how the model does on new rows, ``(rows,)``; ``None``: the reported
                 split has chosen something of the model, and none does.
         """
+        task = reported.task
         if not task.has_classes:
             if new is not None:
                 task = _with_interval(task, reported.take(new))
             return cls(task, None, None, {})
         task = calibrated(task, validation.logits, validation.labels, validation.clusters)
-        costs = chosen_costs(costs, task, validation)
+        validation = replace(validation, task=task)
+        reported = replace(reported, task=task)
+        costs = chosen_costs(costs, validation)
         evidence = None
         if new is not None:
-            promising = judged_answers(task, costs, reported.take(new))
-            evidence = Evidence(promising, judged_answers(task, costs, validation))
-        return cls(task, costs, evidence, cost_metrics(task, costs, reported))
+            promising = judged_answers(costs, reported.take(new))
+            evidence = Evidence(promising, judged_answers(costs, validation))
+        return cls(task, costs, evidence, cost_metrics(costs, reported))
 
 
-def _with_interval(task: Task, reported: ModelOutputs) -> Task:
+def _with_interval(task: Task, reported: Predictions) -> Task:
     """Return the task with the interval that independent reported rows show."""
-    rows = independent_sample(reported.clusters, len(reported.labels))
-    width = half_width(task.predictions(reported.logits[rows]), reported.labels[rows])
+    rows = independent_sample(reported.clusters, len(reported))
+    width = half_width(reported.values[rows], reported.labels[rows])
     if width is None:
         return task
     return task.with_decisions({"interval": {"half_width": rounded_up(width, NUMBER_DIGITS)}})
@@ -146,11 +126,12 @@ def half_width(predictions: NDArray[Any], labels: NDArray[Any]) -> float | None:
     return float(errors[rank - 1])
 
 
-def judged_answers(task: Task, costs: CostRecord | None, outputs: ModelOutputs) -> JudgedAnswers:
+def judged_answers(costs: CostRecord | None, predictions: Predictions) -> JudgedAnswers:
     """Return the answers of a model to independent rows of a split, those that the costs let it answer."""
-    rows = independent_sample(outputs.clusters, len(outputs.labels))
-    labels = outputs.labels[rows]
-    answers = answers_of(task, task.scores(outputs.logits[rows]), cost_rule(costs, task))
+    task = predictions.task
+    rows = independent_sample(predictions.clusters, len(predictions))
+    labels = predictions.labels[rows]
+    answers = answers_of(task, task.scores(predictions.logits[rows]), cost_rule(costs, task))
     right = ~task.errors(answers.labels, labels)
     classes = np.full(len(rows), NO_CLASS)
     if task.one_class:
@@ -196,12 +177,12 @@ def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:
     return CostRecord(errors=errors, abstain=params.abstain)
 
 
-def chosen_costs(record: CostRecord | None, task: Task, validation: ModelOutputs) -> CostRecord | None:
+def chosen_costs(record: CostRecord | None, validation: Predictions) -> CostRecord | None:
     """Return the costs if answers that heed them have cost less on validation than the plain ones."""
-    rule = cost_rule(record, task)
-    if rule is None or not len(validation.labels):
+    rule = cost_rule(record, validation.task)
+    if rule is None or not len(validation):
         return record
-    scores = task.scores(validation.logits)
+    scores = validation.task.scores(validation.logits)
     heeded = float(rule.costs(scores, validation.labels).mean())
     plain = float(rule.plain_costs(scores, validation.labels).mean())
     if heeded <= plain:
@@ -213,12 +194,12 @@ def chosen_costs(record: CostRecord | None, task: Task, validation: ModelOutputs
     return None
 
 
-def cost_metrics(task: Task, record: CostRecord | None, reported: ModelOutputs) -> dict[str, float]:
+def cost_metrics(record: CostRecord | None, reported: Predictions) -> dict[str, float]:
     """Return what the answers of a model have cost per reported row, beside the most probable class."""
-    rule = cost_rule(record, task)
-    if rule is None or not len(reported.labels):
+    rule = cost_rule(record, reported.task)
+    if rule is None or not len(reported):
         return {}
-    scores = task.scores(reported.logits)
+    scores = reported.task.scores(reported.logits)
     heeded = rule.costs(scores, reported.labels)
     plain = rule.plain_costs(scores, reported.labels)
     saved = mean_estimate(plain - heeded, reported.clusters)

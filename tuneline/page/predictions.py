@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.stage.tables import SplitReader
-from tuneline.judge.metrics.predictions import PredictedLogits, read_logits
+from tuneline.judge.metrics.predictions import Predictions, read_predictions
 from tuneline.judge.metrics.scores import confusion_matrix
 from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.multilabel import NO_LABELS
@@ -22,13 +22,13 @@ MAX_CONFUSED_PAIRS = 15
 MAX_ERRORS = 20
 
 
-def read_reported(root: Path) -> PredictedLogits | None:
+def read_reported(root: Path) -> Predictions | None:
     """Read the predictions of the present run; ``None`` if they are missing, invalid, or of another run."""
     path = present_predictions(root)
     if path is None:
         return None
     try:
-        return read_logits(path)
+        return read_predictions(path, with_logits=True)
     except (DataError, OSError):
         return None
 
@@ -40,7 +40,7 @@ def error_name(task: Task) -> str:
     return "error"
 
 
-def error_sizes(predictions: PredictedLogits) -> Floats:
+def error_sizes(predictions: Predictions) -> Floats:
     """Return by what errors are ordered, shape ``(rows,)``: confidence, or distance from the label.
 
     Of several labels it is the confidence of the wrong decision that the model is surest of; where all
@@ -49,7 +49,7 @@ def error_sizes(predictions: PredictedLogits) -> Floats:
     task = predictions.task
     scores = task.scores(predictions.logits)
     if not task.has_classes:
-        return np.asarray(np.abs(predictions.predicted - predictions.labels), dtype=np.float64)
+        return np.asarray(np.abs(predictions.values - predictions.labels), dtype=np.float64)
     decided = task.decide(scores)
     if not task.label_shape:
         return task.confidence(scores, decided)
@@ -59,7 +59,7 @@ def error_sizes(predictions: PredictedLogits) -> Floats:
     return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
 
 
-def about_errors(predictions: PredictedLogits) -> str:
+def about_errors(predictions: Predictions) -> str:
     """Return what the largest errors are, in words."""
     if isinstance(predictions.task, Multilabel):
         return (
@@ -88,17 +88,16 @@ class ClassMetrics(NamedTuple):
     threshold: float | None
 
 
-def class_metrics(predictions: PredictedLogits) -> list[ClassMetrics]:
+def class_metrics(predictions: Predictions) -> list[ClassMetrics]:
     """Return the metrics of each class; none for numbers."""
     task = predictions.task
-    predicted = predictions.predicted
     thresholds: list[float | None] = [None] * len(task.class_names)
     if isinstance(task, Multilabel):
         thresholds = task.cuts.tolist()
     classes = []
     for index, name in enumerate(task.class_names):
         has_class = task.members(predictions.labels, index)
-        gets_class = task.members(predicted, index)
+        gets_class = task.members(predictions.values, index)
         rows = int(has_class.sum())
         times = int(gets_class.sum())
         correct = int((has_class & gets_class).sum())
@@ -126,12 +125,12 @@ class Confusion(NamedTuple):
     most_confused: list[tuple[str, str, int]]
 
     @classmethod
-    def of(cls, predictions: PredictedLogits) -> Self | None:
+    def of(cls, predictions: Predictions) -> Self | None:
         """Return the confusion matrix; ``None`` unless a row has one class."""
         if not predictions.task.one_class:
             return None
         names = predictions.task.class_names
-        counts = confusion_matrix(predictions.labels, predictions.predicted, len(names))
+        counts = confusion_matrix(predictions.labels, predictions.values, len(names))
 
         # errors, the most frequent first
         errors = counts.copy()
@@ -182,11 +181,10 @@ class ModelError(NamedTuple):
 
 
 def largest_errors(
-    predictions: PredictedLogits, raw: SplitReader | None, text_columns: Sequence[str]
+    predictions: Predictions, raw: SplitReader | None, text_columns: Sequence[str]
 ) -> list[ModelError]:
     """Return the wrong predictions with the highest probability, or the largest errors of numbers."""
     task = predictions.task
-    predicted = predictions.predicted
     sizes = error_sizes(predictions)
 
     wrong = np.flatnonzero(predictions.errors)
@@ -197,7 +195,7 @@ def largest_errors(
         if task.has_classes:
             measure = f"confidence {100 * sizes[row]:.1f} %"
         label = label_text(task, predictions.labels[row])
-        errors.append(ModelError(row, texts, label, label_text(task, predicted[row]), measure))
+        errors.append(ModelError(row, texts, label, label_text(task, predictions.values[row]), measure))
     return errors
 
 

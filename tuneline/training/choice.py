@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.judge.metrics.judging import averaging
-from tuneline.judge.metrics.stats import paired_difference
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.table import project_metric
 from tuneline.judge.metrics.temperature import best_temperature
 from tuneline.model.tasks import Task
@@ -93,27 +92,21 @@ def choose_head(
     # by the metric, where it is clearly better
     deciding = project_metric(task.kind, metric.name)
 
-    def predictions(candidate: float) -> Labels:
-        decided = metric.decided(candidates[candidate], split.labels, task)
-        return decided.predictions(candidates[candidate])
+    def predictions(candidate: float) -> Predictions:
+        predicted = Predictions.of_logits(split.labels, candidates[candidate], task, clusters)
+        return Predictions.of_logits(split.labels, candidates[candidate], metric.decided(predicted), clusters)
 
     by_losses = share
     for candidate in (0.0, 1.0):
-        gain = paired_difference(
-            deciding,
-            split.labels,
-            predictions(candidate),
-            predictions(by_losses),
-            average=averaging(task),
-            clusters=clusters,
-        )
+        gain = predictions(candidate).difference(deciding, predictions(by_losses).values)
         if gain.low > 0:
             share = candidate
             reason = f"{deciding.name} is clearly better"
 
     scores = {}
     for candidate in (0.0, 1.0):
-        scores[candidate] = metric.scores(candidates[candidate], split.labels, task)[metric.name]
+        predicted = metric.predictions(split.labels, candidates[candidate], task)
+        scores[candidate] = metric.scores(predicted)[metric.name]
     sentence = (
         f"on {len(split):,} rows of validation, frozen checkpoint: loss {losses[0.0].mean():.4f},"
         f" {metric.name} {scores[0.0]:.4f}; fine-tuned: loss {losses[1.0].mean():.4f}, {metric.name}"

@@ -138,7 +138,7 @@ def evaluated_progress(
     step: int, metric: ValidationMetric, logits: Logits, split: TokenizedSplit
 ) -> TrainingProgress:
     """Return the progress of weights that no step has evaluated, with the one evaluation of their logits."""
-    scores = metric.scores(logits, split.labels, split.task)
+    scores = metric.scores(metric.predictions(split.labels, logits, split.task))
     evaluation = Evaluation(step, scores["loss"], scores[metric.name])
     return TrainingProgress(step=step, evaluated=[evaluation], best_step=step)
 

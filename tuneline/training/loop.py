@@ -252,7 +252,7 @@ def evaluate_validation(state: TrainState) -> bool:
     progress = state.progress
     split = state.validation_loader.split
     logits = predict_validation(state)
-    metrics = state.metric.scores(logits, split.labels, split.task)
+    metrics = state.metric.scores(state.metric.predictions(split.labels, logits, split.task))
     evaluation = Evaluation(progress.step, metrics["loss"], metrics[state.metric.name])
     if not math.isfinite(evaluation.loss):
         raise DataError(

@@ -22,8 +22,9 @@ from tuneline.judge.metrics.functions import (
     load_function,
     load_metric,
 )
-from tuneline.judge.metrics.judging import averaging, mean_loss, prediction_scores
-from tuneline.judge.metrics.stats import Interval, metric_interval
+from tuneline.judge.metrics.judging import mean_loss
+from tuneline.judge.metrics.predictions import ClusterIds, Predictions
+from tuneline.judge.metrics.stats import Estimate
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import Labels, Logits
@@ -104,46 +105,30 @@ class ValidationMetric:
         custom = load_metric("train.metric", FunctionName.parse("train.metric", params.metric), labels)
         return cls(custom.name, custom.greater_is_better, custom, params.thresholds)
 
-    def decided(self, logits: Logits, labels: Labels, task: Task) -> Task:
-        """Return the task with the decisions that suit a split best."""
-        return decided(task, logits, labels, self.thresholds)
+    def decided(self, predictions: Predictions) -> Task:
+        """Return the task with the decisions that suit rows best."""
+        return decided(predictions.task, predictions.logits, predictions.labels, self.thresholds)
 
-    def predictions(self, logits: Logits, labels: Labels, task: Task) -> Labels:
+    def predictions(
+        self, labels: Labels, logits: Logits, task: Task, clusters: ClusterIds | None = None
+    ) -> Predictions:
         """Return predictions to measure by: no row is decided by thresholds that it has chosen."""
-        return cross_fitted(task, logits, labels, self.thresholds)
+        values = cross_fitted(task, logits, labels, self.thresholds)
+        return Predictions(labels, values, task, clusters, logits)
 
-    def scores(self, logits: Logits, labels: NDArray[Any], task: Task) -> Mapping[str, float]:
-        """Return the metrics of a split by name: the metrics of its task, the loss, and this one."""
-        predictions = self.predictions(logits, labels, task)
-        metrics = prediction_scores(task, labels, predictions, averaging(task))
-        metrics["loss"] = mean_loss(task, logits, labels)
+    def scores(self, predictions: Predictions) -> Mapping[str, float]:
+        """Return the metrics of rows by name: the metrics of their task, the loss, and this one."""
+        metrics = predictions.scores()
+        metrics["loss"] = mean_loss(predictions.task, predictions.logits, predictions.labels)
         if self.custom is not None:
-            metrics[self.name] = self.custom.compute(logits, labels)
+            metrics[self.name] = self.custom.compute(predictions.logits, predictions.labels)
         return metrics
 
-    def interval(
-        self,
-        logits: Logits,
-        labels: NDArray[Any],
-        task: Task,
-        seed: int,
-        *,
-        clusters: NDArray[Any] | None = None,
-    ) -> Interval | None:
-        """Return the interval of this metric; ``None`` without one in the table, or for a user's function.
-
-        Rows of the same number in ``clusters`` are not independent of each other.
-        """
-        if self.custom is not None:
+    def interval(self, predictions: Predictions, seed: int) -> Estimate | None:
+        """Return this metric with its interval; ``None`` without one, as a user's function."""
+        if self.custom is not None or not METRIC_TABLE[self.name].resampled:
             return None
-        metric = METRIC_TABLE[self.name]
-        predictions = self.predictions(logits, labels, task)
-        estimate = metric_interval(
-            metric, labels, predictions, average=averaging(task), seed=seed, clusters=clusters
-        )
-        if estimate is None:
-            return None
-        return Interval(estimate.low, estimate.high)
+        return predictions.interval(METRIC_TABLE[self.name], seed)
 
 
 def build_optimizer(model: nn.Module, params: TrainParams, device: torch.device) -> Optimizer:

@@ -13,7 +13,7 @@ from tuneline.core.params import Params
 from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import say
 from tuneline.judge.metrics.predictions import clusters_of_split
-from tuneline.judge.metrics.stats import Interval
+from tuneline.judge.metrics.stats import Estimate
 from tuneline.model.linear.pooled_classifier import PooledClassifier, TrainedModel
 from tuneline.model.tasks import DECISIONS, Task
 from tuneline.model.tasks.task import Logits
@@ -112,7 +112,7 @@ def _write_curve(path: Path, header: Sequence[str], rows: Iterable[Sequence[floa
 
 
 def training_metrics(
-    progress: TrainingProgress, metric: str, interval: Interval | None, keep: str
+    progress: TrainingProgress, metric: str, interval: Estimate | None, keep: str
 ) -> dict[str, float]:
     """Return the contents of ``metrics/train.json``.
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from stages.evaluate import write_plots, write_rows
-from tuneline.judge.metrics.predictions import PredictedLogits
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Regression
 
 FILES = ["calibration.csv", "confusion.csv", "precision_recall.csv", "roc.csv", "scatter.csv"]
@@ -18,7 +18,9 @@ def rows(path):
 
 def test_class_name_is_no_markup_in_the_page_of_dvc_plots(tmp_path):
     name = "</script><script>alert(1)</script><!--"
-    predictions = PredictedLogits(np.array([1, 0]), np.eye(2, dtype=np.float32), Classification((name, "b")))
+    predictions = Predictions.of_logits(
+        np.array([1, 0]), np.eye(2, dtype=np.float32), Classification((name, "b"))
+    )
     write_plots(tmp_path, predictions)
     write_rows(tmp_path / "slices.csv", ("slice", "score", "rows"), [(f"label: {name}", "0.5", 2)])
     command = [sys.executable, "-m", "dvc", "plots", "show", "confusion.csv", "slices.csv"]
@@ -36,7 +38,7 @@ def test_plots_of_the_other_task_are_empty(tmp_path):
         ("numbers", np.ones((3, 1), dtype=np.float32), np.ones(3, dtype=np.float32), Regression()),
     ]:
         (tmp_path / name).mkdir()
-        write_plots(tmp_path / name, PredictedLogits(labels, logits, task))
+        write_plots(tmp_path / name, Predictions.of_logits(labels, logits, task))
         assert sorted(path.name for path in (tmp_path / name).iterdir()) == FILES
         filled = {path.stem for path in (tmp_path / name).iterdir() if rows(path)}
         assert filled == (

@@ -4,17 +4,22 @@ import numpy as np
 import pytest
 
 from tests.params import params
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Classification
-from tuneline.onnx.comparison import TrainedLogits, compare_logits, judge_comparison
+from tuneline.onnx.comparison import compare_logits, judge_comparison
 
 CLASSES = Classification(("a", "b"))
 A, B = [2, 0], [0, 2]
 TRAINED = np.array([A, A, B, B], dtype=np.float32)
-REFERENCE = TrainedLogits(np.array([0, 0, 1, 0]), CLASSES, TRAINED)  # the trained model is wrong in row 3
+REFERENCE = Predictions.of_logits(
+    np.array([0, 0, 1, 0]), TRAINED, CLASSES
+)  # the trained model is wrong in row 3
 
 
 def judged(exported, precision="fp32", reference=REFERENCE, **limits):
-    comparison = compare_logits(reference, np.asarray(exported, dtype=np.float32), 0.25, seed=0)
+    logits = np.asarray(exported, dtype=np.float32)
+    comparison = compare_logits(reference, logits, METRIC_TABLE["accuracy"], 0.25, seed=0)
     tolerance = params(compare={precision: limits}).compare.tolerance(precision)
     return judge_comparison(comparison, tolerance, "accuracy")
 
@@ -25,7 +30,7 @@ def flipping(flips, rows):
     logits = np.tile(np.array(A, dtype=np.float32), (rows, 1))
     exported = logits.copy()
     exported[:flips] = B
-    reference = TrainedLogits(np.zeros(rows, dtype=np.int64), CLASSES, logits)
+    reference = Predictions.of_logits(np.zeros(rows, dtype=np.int64), logits, CLASSES)
     return judged(exported, "int8", reference, min_agreement=0.97, max_metric_drop=0.02)
 
 

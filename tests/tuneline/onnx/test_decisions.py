@@ -14,10 +14,10 @@ from tests.params import change_params
 from tuneline.core.params.evaluate import CostParams
 from tuneline.core.stage.records import file_hash
 from tuneline.judge.decisions.evidence import read_evidence
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Regression
 from tuneline.onnx.decisions import (
     ModelDecisions,
-    ModelOutputs,
     chosen_costs,
     cost_metrics,
     cost_record,
@@ -30,18 +30,18 @@ from tuneline.serve.text_classifier import TextClassifier
 TASK = Classification(("fraud", "ok"))
 
 
-def outputs(rows: int, seed: int = 0, clusters: np.ndarray | None = None) -> ModelOutputs:
+def outputs(rows: int, seed: int = 0, clusters: np.ndarray | None = None) -> Predictions:
     """Return logits that are three times too sure, and labels."""
     random = np.random.default_rng(seed)
     logits = random.normal(0, 1.5, (rows, 2))
     labels = (logits + random.gumbel(size=(rows, 2))).argmax(axis=1)
-    return ModelOutputs(labels, (3 * logits).astype(np.float32), clusters)
+    return Predictions.of_logits(labels, (3 * logits).astype(np.float32), TASK, clusters)
 
 
-def decisions(task=TASK, costs=None, *, reported=None, new=None) -> ModelDecisions:
+def decisions(costs=None, *, reported=None, new=None) -> ModelDecisions:
     reported = outputs(1000, 1) if reported is None else reported
     new = np.ones(len(reported.labels), bool) if new is None else new
-    return ModelDecisions.of(task, costs, outputs(2000), reported, new)
+    return ModelDecisions.of(costs, outputs(2000), reported, new)
 
 
 def test_validation_fits_the_temperature_and_the_reported_rows_promise():
@@ -58,7 +58,7 @@ def test_copies_among_the_reported_rows_promise_once():
 
 
 def test_rows_that_have_chosen_something_promise_nothing():
-    assert ModelDecisions.of(TASK, None, outputs(2000), outputs(1000, 1), None).evidence is None
+    assert ModelDecisions.of(None, outputs(2000), outputs(1000, 1), None).evidence is None
 
 
 def test_rows_that_repeat_a_row_of_train_promise_nothing():
@@ -69,11 +69,12 @@ def test_rows_that_repeat_a_row_of_train_promise_nothing():
 def test_interval_of_a_number_is_made_by_rows_that_chose_nothing():
     random = np.random.default_rng(0)
     numbers = random.normal(0, 1, (500, 1)).astype(np.float32)
-    reported = ModelOutputs(numbers[:, 0] + random.normal(0, 2, 500), numbers, None)
-    decided = ModelDecisions.of(Regression(), None, outputs(9), reported, np.ones(500, bool))
+    labels = numbers[:, 0] + random.normal(0, 2, 500)
+    reported = Predictions.of_logits(labels, numbers, Regression())
+    decided = ModelDecisions.of(None, outputs(9), reported, np.ones(500, bool))
     assert decided.task.half_width == pytest.approx(1.645 * 2, rel=0.1)
     assert decided.evidence is None
-    unknown = ModelDecisions.of(Regression(), None, outputs(9), reported, None)
+    unknown = ModelDecisions.of(None, outputs(9), reported, None)
     assert unknown.task.half_width is None
 
 
@@ -97,10 +98,10 @@ def test_costs_are_not_heeded_where_that_has_cost_more_on_validation(capsys):
     record = cost_record(CostParams(of={"fraud": {"ok": 50.0}}), TASK)
     random = np.random.default_rng(0)
     logits = random.normal(0, 1, (500, 2)).astype(np.float32)
-    never_fraud = ModelOutputs(np.ones(500, np.int64), logits, None)
-    assert chosen_costs(record, TASK, never_fraud) is None
+    never_fraud = Predictions.of_logits(np.ones(500, np.int64), logits, TASK)
+    assert chosen_costs(record, never_fraud) is None
     assert "decide.costs is not applied" in capsys.readouterr().out
-    assert cost_metrics(TASK, None, never_fraud) == {}
+    assert cost_metrics(None, never_fraud) == {}
 
 
 def test_leaked_rows_of_the_checks_are_not_new(tmp_path, monkeypatch):

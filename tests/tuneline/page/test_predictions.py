@@ -5,20 +5,20 @@ import pytest
 
 from tests.shards import into_shards
 from tuneline.core.stage.tables import SplitReader
-from tuneline.judge.metrics.predictions import PredictedLogits
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Multilabel, Regression
 from tuneline.page.predictions import Confusion, about_errors, class_metrics, largest_errors
 
 NAMES = ("billing", "delivery", "damage")
 LOGITS = np.array([[5, 0, 0], [0, 1, 0], [0, 3, 0], [9, 0, 0], [0, 0, 2]], dtype=np.float32)
 LABELS = np.array([0, 1, 0, 1, 0])
-CLASSIFIER = PredictedLogits(LABELS, LOGITS, Classification(NAMES))
+CLASSIFIER = Predictions.of_logits(LABELS, LOGITS, Classification(NAMES))
 # billing and delivery; delivery; none; billing and damage
 SETS = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=np.int8)
 # billing and delivery; billing and delivery; none; damage, at the thresholds 0.5, 0.9 and 0.2
 SET_LOGITS = np.array([[2, 3, -3], [1, 3, -3], [-2, 2, -3], [-1, -1, -1]], dtype=np.float32)
-SEVERAL = PredictedLogits(SETS, SET_LOGITS, Multilabel(NAMES, thresholds=(0.5, 0.9, 0.2)))
-REGRESSION = PredictedLogits(np.float32([1, 2, 3]), np.float32([[1.5], [2], [0]]), Regression())
+SEVERAL = Predictions.of_logits(SETS, SET_LOGITS, Multilabel(NAMES, thresholds=(0.5, 0.9, 0.2)))
+REGRESSION = Predictions.of_logits(np.float32([1, 2, 3]), np.float32([[1.5], [2], [0]]), Regression())
 
 
 @pytest.fixture

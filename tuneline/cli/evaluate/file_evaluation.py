@@ -27,12 +27,10 @@ from tuneline.core.stage.records import NUMBER_DIGITS, rounded_numbers, shown
 from tuneline.judge.decisions.rule import NO_NUMBER
 from tuneline.judge.evaluation.evaluation import evaluate_predictions
 from tuneline.judge.evaluation.keys import metric_names
-from tuneline.judge.evaluation.scoring import SplitPredictions
-from tuneline.judge.evaluation.slices import label_slices, length_slices
 from tuneline.judge.evaluation.table import ALL_METRICS
 from tuneline.judge.metrics.functions import load_metric
-from tuneline.judge.metrics.predictions import PredictedLogits
-from tuneline.judge.metrics.stats import metric_interval
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.table import project_metric
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import (
     array_of,
@@ -202,7 +200,7 @@ def _label_problem(value: Any, position: int, label: str, task: Task, written: S
 
 def evaluate_file(
     params: Params, model: EvaluatedModel, file: LabelledFile
-) -> tuple[PredictedLogits, dict[str, float]]:
+) -> tuple[Predictions, dict[str, float]]:
     """Predict the rows of a file, and print what the stage ``evaluate`` computes for the reported split.
 
     Returns:
@@ -220,16 +218,15 @@ def evaluate_file(
         logits, lengths, truncated = predict_logits(model.classifier, file, step.advance)
         phase("independent rows")
         clusters = cluster_texts(list(file.texts.values()), params.validate_.near_duplicate_similarity)
-        predictions = PredictedLogits(file.labels, logits, task, clusters)
-        evaluation = evaluate_predictions(
+        predictions = Predictions.of_logits(file.labels, logits, task, clusters)
+        metrics, slices = evaluate_predictions(
             predictions,
-            list(length_slices(lengths)) + list(label_slices(file.labels, task)),
+            lengths,
             {},
+            deciding=project_metric(task.kind, model.params.get("train.metric")),
             seed=params.seed,
-            metric=model.params.get("train.metric"),
             custom=custom,
         )
-        metrics = evaluation.metrics | evaluation.worst_slice
 
     positive = positive_class(task.names, task.decisions)
     training = {"head_is_frozen": int(model.record.head == "frozen")}
@@ -238,15 +235,15 @@ def evaluate_file(
     if file.left_out:
         title += f", {file.left_out:,} left out"
     console = Console(soft_wrap=True)
-    console.print(_metrics_table(title, metrics, evaluation.predictions, positive))
+    console.print(_metrics_table(title, metrics, predictions, params.seed))
 
     # the verdict, the worst slice, and what the model did not read
     lines = [str(finding) for finding in judge_run(run)]
-    worst = evaluation.slices.worst
+    worst = slices.worst
     if worst is not None:
         lines.append(
-            f"Worst slice: {worst.by} {worst.name}, {title_of(evaluation.slices.metric)}"
-            f" {evaluation.slices.value(worst):.3f} ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to"
+            f"Worst slice: {worst.by} {worst.name}, {title_of(slices.metric)}"
+            f" {slices.value(worst):.3f} ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to"
             f" {worst.high:.3f})."
         )
     if truncated:
@@ -256,30 +253,17 @@ def evaluate_file(
     return predictions, metrics
 
 
-def _metrics_table(
-    title: str, metrics: Mapping[str, float], split: SplitPredictions, positive: str | None
-) -> Table:
-    """Return the table of the metrics, with the intervals of those that have one.
-
-    ``positive`` is the class that F1 of two classes is of.
-    """
+def _metrics_table(title: str, metrics: Mapping[str, float], predictions: Predictions, seed: int) -> Table:
+    """Return the table of the metrics, with the intervals of those that have one."""
+    positive = positive_class(predictions.task.names, predictions.task.decisions)
     table = Table(title=title, title_justify="left")
     table.add_column("", justify="left")
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="left")
     for name in metric_names(metrics):
-        estimate = None
-        if name in ALL_METRICS:
-            estimate = metric_interval(
-                ALL_METRICS[name],
-                split.labels,
-                split.values,
-                average=split.average,
-                seed=split.seed,
-                clusters=split.clusters,
-            )
         interval = ""
-        if estimate is not None:
+        if name in ALL_METRICS and ALL_METRICS[name].resampled:
+            estimate = predictions.interval(ALL_METRICS[name], seed)
             interval = f"{estimate.low:.4f} to {estimate.high:.4f}"
         table.add_row(title_of(name, positive), shown(metrics[name], 4), interval)
     return table
@@ -319,7 +303,7 @@ def predict_logits(
     return np.concatenate(logits), np.concatenate(lengths), truncated
 
 
-def write_errors(path: Path, file: LabelledFile, predictions: PredictedLogits, data: DataParams) -> int:
+def write_errors(path: Path, file: LabelledFile, predictions: Predictions, data: DataParams) -> int:
     """Write the wrong predictions, the most confident first; return their number.
 
     Of numbers, it writes all rows, the largest error first.
@@ -336,7 +320,7 @@ def write_errors(path: Path, file: LabelledFile, predictions: PredictedLogits, d
     added = free_names((file.unit, "label", "predicted", error_name(task)), list(texts))
     columns = {added[file.unit]: file.positions.take(rows)}
     columns |= texts
-    for name, values in (("label", predictions.labels), ("predicted", predictions.predicted)):
+    for name, values in (("label", predictions.labels), ("predicted", predictions.values)):
         columns[added[name]] = pa.array(map(task.value, values[order].tolist()))
     columns[added[error_name(task)]] = pa.array(rounded_numbers(sizes[order], NUMBER_DIGITS))
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.model.tasks import Task
-from tuneline.model.tasks.task import Floats, Labels, Logits
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.model.tasks.task import Floats
 
 POINTS = 200
 """Most points of a curve."""
@@ -145,14 +145,14 @@ def calibration_error(bins: PlotColumns) -> float:
     return float(np.average(np.abs(bins["accuracy"] - bins["confidence"]), weights=bins["rows"]))
 
 
-def probability_scores(task: Task, logits: Logits, labels: Labels) -> dict[str, float]:
+def probability_scores(predictions: Predictions) -> dict[str, float]:
     """Return the metrics of probabilities, where they are defined; a number has no probability."""
-    if not task.has_classes:
+    if not predictions.task.has_classes:
         return {}
-    probability = task.scores(logits)
+    probability = predictions.task.scores(predictions.logits)
     scores = {}
-    area = roc_area(probability, labels)
+    area = roc_area(probability, predictions.labels)
     if area is not None:
         scores["roc_auc"] = area
-    scores["calibration_error"] = calibration_error(calibration(probability, labels))
+    scores["calibration_error"] = calibration_error(calibration(probability, predictions.labels))
     return scores

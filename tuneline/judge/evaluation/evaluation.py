@@ -1,12 +1,11 @@
 """The evaluation of predictions on labelled rows: of the reported split, or of another file.
 
-The stage ``evaluate`` and the command ``tuneline evaluate`` differ in where rows and logits come from, and
-in what they slice by beside length, words and classes.
+The stage ``evaluate`` and the command ``tuneline evaluate`` differ in where rows and logits come from.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,92 +14,71 @@ from numpy.typing import NDArray
 from tuneline.core.runtime.terminal import phase
 from tuneline.judge.evaluation.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.judge.evaluation.scoring import (
-    SplitPredictions,
     baseline_metrics,
     leak_metrics,
     split_metrics,
     spread_metrics,
 )
-from tuneline.judge.evaluation.slices import RowSlice, Slices, score_slices, slices_report
+from tuneline.judge.evaluation.slices import (
+    Slices,
+    label_slices,
+    length_slices,
+    score_slices,
+    slices_report,
+)
 from tuneline.judge.metrics.functions import CustomMetric
 from tuneline.judge.metrics.judging import averaging
-from tuneline.judge.metrics.predictions import PredictedLogits
-from tuneline.judge.metrics.table import primary_metric
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.table import Metric, primary_metric
 from tuneline.model.tasks.task import Labels
 
 SCATTERED = 2_000
 """Most points of a scatter plot, evenly spaced rows."""
 
 
-@dataclass(frozen=True)
-class EvaluatedPredictions:
-    """What the predictions of labelled rows are worth.
-
-    Attributes:
-        predictions: The predictions, with what intervals are computed by.
-        slices: The metrics by slice.
-        metrics: The metrics of all rows, for the model and for the simple models.
-    """
-
-    predictions: SplitPredictions
-    slices: Slices
-    metrics: dict[str, float]
-
-    @property
-    def worst_slice(self) -> dict[str, float]:
-        """The metric of the worst slice by its name; empty if all slices are small."""
-        if self.slices.worst is None:
-            return {}
-        return {f"worst_slice_{self.slices.metric}": self.slices.value(self.slices.worst)}
-
-
 def evaluate_predictions(
-    predictions: PredictedLogits,
-    slices: Iterable[RowSlice],
+    predictions: Predictions,
+    lengths: NDArray[np.int64],
     baselines: Mapping[str, Labels],
     *,
+    deciding: Metric,
     seed: int,
-    metric: str | None,
     custom: Sequence[CustomMetric] = (),
     leaked: NDArray[np.bool_] | None = None,
-) -> EvaluatedPredictions:
-    """Compute the metrics of predictions, by slice and of all rows.
+) -> tuple[dict[str, float], Slices]:
+    """Compute the metrics of predictions of all rows, and by length and class.
 
     Args:
         predictions: Labels and logits of the rows.
-        slices: Rows with a common property; each is scored before the next is made.
+        lengths: Tokens of each row, shape ``(rows,)``.
         baselines: Predictions of the simple models for the same rows, by name.
+        deciding: The metric that decides in the project of the model.
         seed: Seed of the bootstrap.
-        metric: ``train.metric`` of the model.
         custom: Metrics of the user.
         leaked: Which rows repeat or resemble a row of another split, shape ``(rows,)``; ``None`` if that is
             not known.
-    """
-    task = predictions.task
-    scored = SplitPredictions(
-        predictions.labels,
-        predictions.predicted,
-        task,
-        averaging(task),
-        seed,
-        metric,
-        predictions.clusters,
-    )
 
+    Returns:
+        The metrics of the model and of the simple models, with the metric of the worst slice; and the slices.
+    """
     phase("slices")
-    report = slices_report(score_slices(slices, scored), primary_metric(task.kind).name)
+    slices = chain(length_slices(lengths), label_slices(predictions))
+    scored = score_slices(slices, predictions, seed)
+    report = slices_report(scored, primary_metric(predictions.task.kind).name)
 
     phase("metrics")
-    metrics = split_metrics(predictions.labels, task, predictions.logits, scored.average, custom)
-    metrics |= spread_metrics(scored)
+    metrics = split_metrics(predictions, custom)
+    metrics |= spread_metrics(predictions, deciding, seed)
     for name, values in baselines.items():
-        metrics |= baseline_metrics(scored, name, values)
+        metrics |= baseline_metrics(predictions, name, values, deciding, seed)
     if leaked is not None:
-        metrics |= leak_metrics(scored, leaked, baselines)
-    return EvaluatedPredictions(scored, report, metrics)
+        metrics |= leak_metrics(predictions, leaked, baselines, deciding, seed)
+    if report.worst is not None:
+        metrics[f"worst_slice_{report.metric}"] = report.value(report.worst)
+    return metrics, report
 
 
-def plot_columns(predictions: PredictedLogits) -> dict[str, dict[str, NDArray[Any]]]:
+def plot_columns(predictions: Predictions) -> dict[str, dict[str, NDArray[Any]]]:
     """Return the columns of each plot by the name of the plot.
 
     The plots of another kind of task have no rows.

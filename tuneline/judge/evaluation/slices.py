@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tuneline.core.stage.records import Number, Record
-from tuneline.judge.evaluation.scoring import SplitPredictions
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.stats import LEVEL
 from tuneline.judge.metrics.table import primary_metric
-from tuneline.model.tasks import Task
 
 ENOUGH_ROWS = 20
 """Fewest rows of a slice that can be the worst: with fewer, its interval is too wide."""
@@ -78,29 +77,29 @@ def length_slices(lengths: NDArray[np.int64]) -> Iterator[RowSlice]:
         yield RowSlice("length", f"{lengths[rows].min()} to {lengths[rows].max()} tokens", rows)
 
 
-def label_slices(labels: NDArray[Any], task: Task) -> Iterator[RowSlice]:
+def label_slices(predictions: Predictions) -> Iterator[RowSlice]:
     """Yield one slice for each class that occurs. Accuracy within it is the recall of the class."""
+    task = predictions.task
     for index, name in enumerate(task.class_names):
-        rows = np.flatnonzero(task.members(labels, index))
+        rows = np.flatnonzero(task.members(predictions.labels, index))
         if len(rows):
             yield RowSlice("label", name, rows)
 
 
-def score_slices(slices: Iterable[RowSlice], split: SplitPredictions) -> list[SliceMetrics]:
+def score_slices(slices: Iterable[RowSlice], predictions: Predictions, seed: int) -> list[SliceMetrics]:
     """Return the primary metric of the task in each slice, with its interval.
 
     The metric that decides in the project need not be defined in a slice: F1 and correlations compare
     classes, and a slice may have one. Each slice is scored before the next is made.
     """
-    compared = primary_metric(split.task.kind)
+    compared = primary_metric(predictions.task.kind)
     scored = []
     for row_slice in slices:
-        rows = split.take(row_slice.rows)
-        estimate = rows.interval(compared)
+        estimate = predictions.take(row_slice.rows).interval(compared, seed)
         values = {
             "by": row_slice.by,
             "slice": row_slice.name,
-            "rows": len(rows.labels),
+            "rows": len(row_slice.rows),
             compared.name: estimate.value,
             "low": estimate.low,
             "high": estimate.high,

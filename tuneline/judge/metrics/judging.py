@@ -50,11 +50,9 @@ def task_metrics(task: Task) -> list[Metric]:
     return metrics
 
 
-def prediction_scores(
-    task: Task, labels: Labels, predictions: Labels, average: Averaging
-) -> dict[str, float]:
+def prediction_scores(task: Task, labels: Labels, predictions: Labels) -> dict[str, float]:
     """Return the metrics that predictions suffice to compute, by name."""
-    scores = prediction_metrics(task.kind, labels, predictions, average)
+    scores = prediction_metrics(task.kind, labels, predictions, averaging(task))
     numbers = None
     if task.one_class:
         numbers = scale_numbers(task.class_names)

@@ -1,4 +1,4 @@
-"""The files of predictions for the rows of one split.
+"""Predictions on labelled rows, and the files that have them for the rows of one split.
 
 ``reports/predictions.parquet`` and ``reports/validation.parquet`` have labels, logits and predictions of the
 trained model; ``reports/baselines/SPLIT.parquet`` has what simple models predict. Whoever reads one gets
@@ -6,7 +6,7 @@ arrays in the order of the split, with the task that the predictions are of.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +27,17 @@ from tuneline.core.stage.tables import (
     with_features,
     write_batches,
 )
+from tuneline.judge.metrics.judging import averaging, prediction_scores
+from tuneline.judge.metrics.scores import compute_metric
+from tuneline.judge.metrics.stats import (
+    LEVEL,
+    RESAMPLES,
+    Difference,
+    Estimate,
+    metric_interval,
+    paired_difference,
+)
+from tuneline.judge.metrics.table import Metric
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of, column_of, label_type
 from tuneline.model.tasks.schemas import read_task, stored_as
@@ -38,63 +49,124 @@ ROW = "idx"
 """Column of the number of the row in its split."""
 
 
+def _no_logits() -> Logits:
+    return np.empty((0, 0), np.float32)
+
+
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions of one model, in the order of the rows.
+    """Labelled rows with the predictions of one model.
 
     Attributes:
         labels: Labels of shape ``(rows, *Task.label_shape)``.
         values: Predictions of the same shape.
         task: The task, with the decisions of the model.
         clusters: Cluster of each row; ``None``: each row is on its own.
+        logits: Outputs of the model, float32 of shape ``(rows, outputs)``; empty where only its predictions
+            are known.
+        ids: Id of each row, by which it is found in another split; empty where they are not known.
     """
 
     labels: Labels
     values: Labels
     task: Task
     clusters: ClusterIds | None = None
+    logits: Logits = field(default_factory=_no_logits)
+    ids: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=object))
 
-    def take(self, rows: NDArray[Any]) -> Self:
-        """Return chosen rows, numbers or a mask."""
-        clusters = None
-        if self.clusters is not None:
-            clusters = self.clusters[rows]
-        return replace(self, labels=self.labels[rows], values=self.values[rows], clusters=clusters)
+    @classmethod
+    def of_logits(
+        cls, labels: Labels, logits: Logits, task: Task, clusters: ClusterIds | None = None
+    ) -> Self:
+        """Return what the task makes of logits."""
+        return cls(labels, task.predictions(logits), task, clusters, logits)
 
-    def translated(self, task: Task) -> Self:
-        """Return labels and predictions as another task of this kind has them.
-
-        The order of the classes may differ. A class that the other task does not have is -1.
-        """
-        labels = task.translated(self.labels, self.task)
-        return replace(self, labels=labels, values=task.translated(self.values, self.task), task=task)
-
-
-@dataclass(frozen=True)
-class PredictedLogits:
-    """Logits of one model, in the order of the rows.
-
-    Attributes:
-        labels: Labels of shape ``(rows, *Task.label_shape)``.
-        logits: float32 of shape ``(rows, outputs)``.
-        task: The task, with the decisions of the model.
-        clusters: Cluster of each row; ``None``: each row is on its own.
-    """
-
-    labels: Labels
-    logits: Logits
-    task: Task
-    clusters: ClusterIds | None = None
-
-    @property
-    def predicted(self) -> Labels:
-        """Predictions, of the shape of ``labels``."""
-        return self.task.predictions(self.logits)
+    def __len__(self) -> int:
+        return len(self.labels)
 
     @property
     def errors(self) -> NDArray[np.bool_]:
         """Which predictions are errors, of shape ``(rows,)``."""
-        return self.task.errors(self.predicted, self.labels)
+        return self.task.errors(self.values, self.labels)
+
+    @property
+    def independent_rows(self) -> int:
+        """Number of rows, of which those of one cluster count once."""
+        if self.clusters is None:
+            return len(self)
+        return len(np.unique(self.clusters))
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Return chosen rows, numbers or a mask."""
+        taken = {}
+        for name in ("labels", "values", "clusters", "logits", "ids"):
+            column = getattr(self, name)
+            if column is not None and len(column):  # else it is not known
+                taken[name] = column[rows]
+        return replace(self, **taken)
+
+    def translated(self, task: Task) -> Self:
+        """Return labels and predictions as another task of this kind has them, without logits.
+
+        The order of the classes may differ. A class that the other task does not have is -1.
+        """
+        labels = task.translated(self.labels, self.task)
+        values = task.translated(self.values, self.task)
+        return replace(self, labels=labels, values=values, task=task, logits=_no_logits())
+
+    def scores(self) -> dict[str, float]:
+        """Return the metrics that predictions suffice to compute, by name."""
+        return prediction_scores(self.task, self.labels, self.values)
+
+    def score(self, metric: Metric) -> float:
+        """Return a metric of the predictions."""
+        return compute_metric(metric, self.labels, self.values, averaging(self.task))
+
+    def interval(self, metric: Metric, seed: int = 0) -> Estimate:
+        """Return a metric with its interval.
+
+        Args:
+            metric: A metric with ``resampled``.
+            seed: Seed of the bootstrap.
+        """
+        return metric_interval(
+            metric,
+            self.labels,
+            self.values,
+            average=averaging(self.task),
+            seed=seed,
+            clusters=self.clusters,
+        )
+
+    def difference(
+        self,
+        metric: Metric,
+        values: Labels,
+        *,
+        seed: int = 0,
+        resamples: int = RESAMPLES,
+        level: float = LEVEL,
+    ) -> Difference:
+        """Return by how much a metric is above that of other predictions of the same rows, with its interval.
+
+        Args:
+            metric: A metric with ``resampled``.
+            values: The predictions of the other model, of the shape of ``labels``.
+            seed: Seed of the resampling.
+            resamples: Number of resamples.
+            level: Confidence level of the interval.
+        """
+        return paired_difference(
+            metric,
+            self.labels,
+            self.values,
+            values,
+            average=averaging(self.task),
+            seed=seed,
+            resamples=resamples,
+            level=level,
+            clusters=self.clusters,
+        )
 
 
 def predictions_schema(task: Task, clustered: bool = False) -> pa.Schema:
@@ -114,43 +186,30 @@ def predictions_schema(task: Task, clustered: bool = False) -> pa.Schema:
     return with_features(fields, stored_as(task), ("label", "prediction"))
 
 
-def write_predictions(
-    path: Path,
-    labels: Labels,
-    logits: Logits,
-    task: Task,
-    *,
-    predictions: Labels | None = None,
-    clusters: ClusterIds | None = None,
-) -> None:
-    """Write predictions in the order of the rows.
-
-    Labels and predictions have the shape ``(rows, *label_shape)``, logits ``(rows, outputs)``, and the
-    clusters of the rows, if they are known, ``(rows,)``. Without ``predictions``, the task makes them from
-    the logits.
-    """
+def write_predictions(path: Path, predictions: Predictions) -> None:
+    """Write predictions with their logits, in the order of the rows."""
+    task = predictions.task
+    clusters = predictions.clusters
     schema = predictions_schema(task, clustered=clusters is not None)
 
     def batch(start: int) -> pa.RecordBatch:
-        batch_labels = labels[start:][:ROW_GROUP]
-        batch_logits = logits[start:][:ROW_GROUP]
-        numbers = pa.array(batch_logits.ravel())
+        rows = slice(start, start + ROW_GROUP)
+        labels = predictions.labels[rows]
+        logits = predictions.logits[rows]
         # A list column is made of one flat array, without a copy of each row.
-        lists = pa.FixedSizeListArray.from_arrays(numbers, batch_logits.shape[1]).cast(pa.list_(pa.float32()))
-
-        rows = pa.array(np.arange(start, start + len(batch_labels)))
-        label_column = column_of(task, batch_labels)
-        if predictions is None:
-            batch_predictions = task.predictions(batch_logits)
-        else:
-            batch_predictions = predictions[start:][:ROW_GROUP]
-        columns = [rows, label_column, lists, column_of(task, batch_predictions)]
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(logits.ravel()), logits.shape[1])
+        columns = [
+            pa.array(np.arange(start, start + len(labels))),
+            column_of(task, labels),
+            lists.cast(pa.list_(pa.float32())),
+            column_of(task, predictions.values[rows]),
+        ]
         if clusters is not None:
-            columns.append(pa.array(clusters[start:][:ROW_GROUP]))
+            columns.append(pa.array(clusters[rows]))
         return pa.record_batch(columns, schema=schema)
 
     with replace_file(path) as partial:
-        write_batches(partial, schema, map(batch, range(0, len(labels), ROW_GROUP)))
+        write_batches(partial, schema, map(batch, range(0, len(predictions), ROW_GROUP)))
 
 
 def clusters_of_split(split: str, rows: int) -> ClusterIds | None:
@@ -162,57 +221,18 @@ def clusters_of_split(split: str, rows: int) -> ClusterIds | None:
     return read_numbers(split_file(CLUSTERS, split), CLUSTER, rows, made_by="validate")
 
 
-def read_predictions(path: Path, rows: int | None = None) -> Predictions:
-    """Read labels and predictions, without the logits, which take most of the file.
+def read_predictions(path: Path, rows: int | None = None, *, with_logits: bool = False) -> Predictions:
+    """Read labels, predictions and clusters; the logits, which take most of the file, if they are needed.
 
     Raises:
         DataError: It is not a file of predictions, or does not have exactly one prediction for each
             of the ``rows`` of the split; without ``rows``, for as many as it has.
     """
-    columns = _read_columns(path, "prediction", rows)
-    values = array_of(columns.task, columns.table["prediction"])
-    return Predictions(columns.labels, values, columns.task, columns.clusters)
-
-
-def read_logits(path: Path, rows: int | None = None) -> PredictedLogits:
-    """Read labels and logits.
-
-    Raises:
-        DataError: As of ``read_predictions``.
-    """
-    columns = _read_columns(path, "logits", rows)
-    numbers = numpy_values(columns.table["logits"].combine_chunks().flatten())
+    columns = [ROW, "label", "prediction"]
+    if with_logits:
+        columns.append("logits")
     try:
-        logits = numbers.reshape(len(columns.labels), -1).astype(np.float32, copy=False)
-    except ValueError:  # rows have more and fewer logits
-        raise _other_file(path) from None
-    return PredictedLogits(columns.labels, logits, columns.task, columns.clusters)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Columns of a file of predictions, in the order of the split."""
-
-    table: pa.Table
-    task: Task
-
-    @property
-    def labels(self) -> Labels:
-        return array_of(self.task, self.table["label"])
-
-    @property
-    def clusters(self) -> ClusterIds | None:
-        if CLUSTER not in self.table.column_names:
-            return None
-        return numpy_values(self.table[CLUSTER])
-
-
-def _read_columns(path: Path, column: str, rows: int | None) -> _Columns:
-    """Read the labels, the clusters if they were written, and one more column."""
-    columns = [ROW, "label", column]
-    try:
-        names = pq.read_schema(path).names
-        if CLUSTER in names:
+        if CLUSTER in pq.read_schema(path).names:
             columns.append(CLUSTER)
         table = read_table(path, columns)
     except pa.ArrowException:
@@ -230,7 +250,19 @@ def _read_columns(path: Path, column: str, rows: int | None) -> _Columns:
                 "Run `dvc repro`.",
             )
         table = table.take(pa.array(np.argsort(order)))
-    return _Columns(table, read_task(table.schema, "label"))
+
+    task = read_task(table.schema, "label")
+    predictions = Predictions(array_of(task, table["label"]), array_of(task, table["prediction"]), task)
+    if CLUSTER in columns:
+        predictions = replace(predictions, clusters=numpy_values(table[CLUSTER]))
+    if with_logits:
+        numbers = numpy_values(table["logits"].combine_chunks().flatten())
+        try:
+            logits = numbers.reshape(len(predictions), -1).astype(np.float32, copy=False)
+        except ValueError:  # rows have more and fewer logits
+            raise _other_file(path) from None
+        predictions = replace(predictions, logits=logits)
+    return predictions
 
 
 def _other_file(path: Path) -> DataError:

@@ -151,10 +151,14 @@ def metric_interval(
     average: Averaging = "macro",
     seed: int = 0,
     clusters: NDArray[Any] | None = None,
-) -> Estimate | None:
-    """Return a metric with its interval by the method of the metric table; ``None`` if it has none."""
-    if metric.interval == "none":
-        return None
+) -> Estimate:
+    """Return a metric with its interval by the method of the metric table.
+
+    Raises:
+        ValueError: It has none: it is not ``resampled``.
+    """
+    if not metric.resampled:
+        raise _no_interval(metric)
     rows = RowClusters.of(clusters, len(labels))
     value = compute_metric(metric, labels, predictions, average)
     if metric.interval == "score" or not rows.independent:
@@ -291,12 +295,16 @@ def percentile_interval(values: Floats, level: float = LEVEL) -> Interval:
     return Interval(float(low), float(high))
 
 
+def _no_interval(metric: Metric) -> ValueError:
+    return ValueError(f"{metric.name} has no interval in tuneline/judge/metrics/table.py")
+
+
 def _scores_of(
     metric: Metric, columns: tuple[NDArray[Any], ...], average: Averaging
 ) -> "_ClassScores | _NumberScores":
     """Return the scores of models, given labels and the predictions of each model."""
     if not metric.resampled:
-        raise ValueError(f"{metric.name} cannot be resampled: the metric table gives it no interval")
+        raise _no_interval(metric)
     if metric.count_score is not None:
         return _ClassScores(metric.count_score, columns, average)
     if metric.row_score is not None:

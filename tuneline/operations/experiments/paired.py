@@ -4,21 +4,16 @@ The promotion gate and ``tuneline show --against`` ask that.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneline.judge.metrics.stats import (
-    LEVEL,
-    RESAMPLES,
-    Difference,
-    mcnemar_p_value,
-    paired_difference,
-)
-from tuneline.judge.metrics.table import Averaging, Metric
-from tuneline.model.tasks import Task
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.stats import LEVEL, RESAMPLES, Difference, mcnemar_p_value
+from tuneline.judge.metrics.table import Metric
+from tuneline.model.tasks.task import Labels
 
 
 @dataclass(frozen=True)
@@ -66,44 +61,32 @@ class PairedComparison:
     @classmethod
     def of(
         cls,
-        task: Task,
+        first: Predictions,
+        second: Labels,
         metrics: Iterable[Metric],
-        labels: NDArray[Any],
-        first: NDArray[Any],
-        second: NDArray[Any],
         *,
-        average: Averaging,
         seed: int = 0,
         resamples: int = RESAMPLES,
         level: float = LEVEL,
-        clusters: NDArray[Any] | None = None,
     ) -> Self:
-        """Compare predictions, of shape ``(rows,)`` as the labels.
+        """Compare predictions.
 
         Args:
-            task: The task; only one with one class for each row has McNemar's test.
+            first: Predictions of the first model; only one class for each row has McNemar's test.
+            second: Predictions of the second model for the same rows.
             metrics: Entries of the metric table with ``resampled``.
-            labels: True values.
-            first: Predictions of the first model.
-            second: Predictions of the second model.
-            average: How F1 is averaged over the classes.
             seed: Seed of the resampling.
             resamples: Number of resamples.
             level: Confidence level of the intervals.
-            clusters: Cluster of each row, from 0; ``None``: each row is on its own.
         """
-        options: dict[str, Any] = {
-            "average": average,
-            "seed": seed,
-            "resamples": resamples,
-            "level": level,
-            "clusters": clusters,
-        }
         differences = {}
         for metric in metrics:
-            differences[metric.name] = paired_difference(metric, labels, first, second, **options)
+            differences[metric.name] = first.difference(
+                metric, second, seed=seed, resamples=resamples, level=level
+            )
 
         test = None
-        if task.one_class:
-            test = McNemar.of(~task.errors(first, labels), ~task.errors(second, labels), clusters)
+        if first.task.one_class:
+            errors = replace(first, values=second).errors
+            test = McNemar.of(~first.errors, ~errors, first.clusters)
         return cls(differences, test)

@@ -6,9 +6,8 @@ dropped, so make neither model better or worse.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 
@@ -18,44 +17,32 @@ from tuneline.core.repository.git import lock_at
 from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.stage.entry import require
 from tuneline.core.stage.tables import SplitReader, is_split_file
-from tuneline.judge.metrics.judging import averaging, task_metrics
+from tuneline.judge.metrics.judging import task_metrics
 from tuneline.judge.metrics.predictions import Predictions, read_predictions
 from tuneline.operations.experiments.paired import PairedComparison
 from tuneline.operations.experiments.saved import resolve_revision
 from tuneline.page.titles import positive_class
 from tuneline.rows.splits.corrections import row_keys
 
-NumberedRows = dict[tuple[str, int], int]
-"""Row numbers by the hash of the texts, and how often these texts came before."""
+
+def _read(path: Path, raw: SplitReader, lock: Lock) -> Predictions:
+    """Read the predictions of a commit's model, with ids of their rows.
+
+    Raises:
+        DataError: The files are of different runs.
+    """
+    # Rows are found again by their texts: their numbers change with every row that is dropped
+    keys: list[str] = []
+    for batch in raw.batches(lock.params()["data.text_columns"]):
+        keys += row_keys(batch.columns).to_pylist()
+    return replace(read_predictions(path, raw.rows), ids=np.array(list(numbered(keys)), dtype=object))
 
 
-@dataclass(frozen=True)
-class TextPredictions:
-    """Predictions of a commit's model for its reported split, with the rows by their texts."""
-
-    rows: NumberedRows
-    predictions: Predictions
-
-    @classmethod
-    def read(cls, path: Path, raw: SplitReader, lock: Lock) -> Self:
-        """Read the predictions, and the texts of the same rows.
-
-        Raises:
-            DataError: The files are of different runs.
-        """
-        predictions = read_predictions(path, raw.rows)
-        # Rows are found again by their texts: their numbers change with every row that is dropped
-        keys: list[str] = []
-        for batch in raw.batches(lock.params()["data.text_columns"]):
-            keys += row_keys(batch.columns).to_pylist()
-        return cls({key: row for row, key in enumerate(numbered(keys))}, predictions)
-
-
-def numbered(keys: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yield each key with the number of equal ones before it."""
+def numbered(keys: Iterable[str]) -> Iterator[str]:
+    """Yield each key, the hash of the texts of a row, with the number of equal ones before it."""
     before: Counter[str] = Counter()
     for key in keys:
-        yield key, before[key]
+        yield f"{key} {before[key]}"
         before[key] += 1
 
 
@@ -114,7 +101,7 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
 
     # predictions of the working tree
     predictions = require(root / path, made_by)
-    now = TextPredictions.read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
+    now = _read(predictions, SplitReader.open(root / RAW, split, made_by="download"), lock)
 
     # predictions of the revision, from DVC's cache
     cached_predictions = cached_out(root, lock_then, path.as_posix())
@@ -127,47 +114,39 @@ def compare_with(root: Path, revision: str) -> RevisionComparison:
             f"--against {revision}: DVC's cache does not have the predictions and the data of this commit.",
             hint,
         )
-    then = TextPredictions.read(cached_predictions, SplitReader(RAW, split_then, files), lock_then)
-    return compare_revisions(now, then, lock.params(), split)
+    then = _read(cached_predictions, SplitReader(RAW, split_then, files), lock_then)
+    return compare_revisions(now, then, int(lock.params().get("seed") or 0), split)
 
 
 def compare_revisions(
-    now: TextPredictions, then: TextPredictions, params: dict[str, Any], split: str = "test"
+    now: Predictions, then: Predictions, seed: int = 0, split: str = "test"
 ) -> RevisionComparison:
-    """Score both models on the rows in common, by the labels of ``now``.
+    """Score both models on the rows in common, which have the same ids, by the labels of ``now``.
 
     Raises:
         DataError: The models are of different tasks, or have no row in common.
     """
-    task = now.predictions.task
-    task_then = then.predictions.task
-    if task.kind != task_then.kind:
+    task = now.task
+    if task.kind != then.task.kind:
         raise DataError(
-            f"The two models are of different kinds of task, {task.kind} and {task_then.kind}.",
+            f"The two models are of different kinds of task, {task.kind} and {then.task.kind}.",
             "Name another commit.",
         )
-    common = [key for key in now.rows if key in then.rows]
-    if not common:
+    common, rows, rows_then = np.intersect1d(now.ids, then.ids, return_indices=True)
+    if not len(common):
         raise DataError(
             "The two models have predicted no row in common.",
             "Name a commit that reported on the same texts.",
         )
 
-    # the order of the classes may have changed
-    first = now.predictions.take(np.array([now.rows[key] for key in common]))
-    second = then.predictions.take(np.array([then.rows[key] for key in common])).translated(task)
+    # in the order of the present split; the order of the classes may have changed
+    order = np.argsort(rows)
+    first = now.take(rows[order])
+    second = then.take(rows_then[order]).translated(task)
 
-    models = PairedComparison.of(
-        task,
-        [metric for metric in task_metrics(task) if metric.resampled],
-        first.labels,
-        first.values,
-        second.values,
-        average=averaging(task),
-        seed=int(params.get("seed") or 0),
-        clusters=first.clusters,
-    )
-    left_out = (len(now.rows) - len(common), len(then.rows) - len(common))
+    metrics = [metric for metric in task_metrics(task) if metric.resampled]
+    models = PairedComparison.of(first, second.values, metrics, seed=seed)
+    left_out = (len(now) - len(common), len(then) - len(common))
     is_relabelled = (second.labels != first.labels).reshape(len(common), -1).any(axis=1)
     return RevisionComparison(
         models,

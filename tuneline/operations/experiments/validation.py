@@ -14,7 +14,6 @@ from tuneline.core.params.section import FunctionName
 from tuneline.core.paths import RAW, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import Lock, cached_folder, cached_out
 from tuneline.core.stage.tables import is_split_file
-from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.operations.experiments.saved import SavedExperiment
@@ -125,25 +124,14 @@ def compare_scores(root: Path, first: Lock, second: Lock, metric: str) -> str | 
 
     first_predictions = read_predictions(first_file)
     second_predictions = read_predictions(second_file)
-    task = first_predictions.task
-    if task != second_predictions.task:
+    if first_predictions.task != second_predictions.task:
         return None
-
-    from tuneline.judge.metrics.stats import paired_difference
-
-    labels = first_predictions.labels
-    difference = paired_difference(
-        entry,
-        labels,
-        first_predictions.values,
-        second_predictions.values,
-        average=averaging(task),
-        clusters=first_predictions.clusters,
-    )
+    difference = first_predictions.difference(entry, second_predictions.values)
+    number = len(first_predictions)
     # As an error that is lower is better, its difference is negated, and the ends of the interval swap.
     if entry.greater_is_better:
-        return describe_difference(difference.value, difference.low, difference.high, len(labels))
-    return describe_difference(-difference.value, -difference.high, -difference.low, len(labels))
+        return describe_difference(difference.value, difference.low, difference.high, number)
+    return describe_difference(-difference.value, -difference.high, -difference.low, number)
 
 
 def _validation_files(root: Path, lock: Lock) -> list[Path | None]:

@@ -22,11 +22,11 @@ from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.stage.tables import SplitReader, read_table
 from tuneline.core.stage.texts import same_text_keys
 from tuneline.judge.evaluation.slices import RowSlice, label_slices
-from tuneline.judge.metrics.judging import averaging
-from tuneline.judge.metrics.predictions import read_predictions
-from tuneline.judge.metrics.table import Metric, primary_metric
+from tuneline.judge.metrics.predictions import Predictions, read_predictions
+from tuneline.judge.metrics.table import primary_metric
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import encoded_predictions
+from tuneline.model.tasks.task import Labels
 from tuneline.operations.criteria import Criterion
 from tuneline.operations.experiments.paired import PairedComparison
 from tuneline.operations.runs.pipeline import Pipeline
@@ -47,44 +47,17 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class PairedPredictions:
-    """Predictions of two models for the rows of one split of the candidate, each of shape ``(rows,)``.
+    """Predictions of two models for the rows of one split of the candidate.
 
     Attributes:
-        labels: Class ids or numbers.
+        candidate: Predictions of the candidate.
         production: Predictions of the model in production; ``None`` if there is none.
         incomparable: Reason why the model in production cannot predict these rows; ``None`` if it can.
-        clusters: Cluster of each row, from 0; ``None``: each row is on its own.
     """
 
-    labels: NDArray[Any]
-    candidate: NDArray[Any]
-    production: NDArray[Any] | None
-    task: Task
+    candidate: Predictions
+    production: Labels | None
     incomparable: str | None = None
-    clusters: NDArray[Any] | None = None
-
-    @property
-    def independent(self) -> int:
-        """Number of rows, of which those of one cluster count once."""
-        if self.clusters is None:
-            return len(self.labels)
-        return len(np.unique(self.clusters))
-
-    def compared(
-        self, baseline: NDArray[Any], metric: Metric, level: float, resamples: int
-    ) -> PairedComparison:
-        """Compare the candidate with a baseline by one metric."""
-        return PairedComparison.of(
-            self.task,
-            [metric],
-            self.labels,
-            self.candidate,
-            baseline,
-            average=averaging(self.task),
-            resamples=resamples,
-            level=level,
-            clusters=self.clusters,
-        )
 
 
 def reported_split(root: Path) -> str:
@@ -115,9 +88,7 @@ def paired_predictions(
     if not (checkout / path).exists():
         raise DataError(f"{checkout / path} is missing: the promotion gate compares predictions.")
     candidate = read_predictions(checkout / path)
-    predictions = PairedPredictions(
-        candidate.labels, candidate.values, None, candidate.task, clusters=candidate.clusters
-    )
+    predictions = PairedPredictions(candidate, None)
     if production is None:
         return predictions
 
@@ -152,7 +123,7 @@ def validation_predictions(pipeline: Pipeline, root: Path, production: Version) 
     return paired_predictions(pipeline, root, production, VALIDATION_PREDICTIONS)
 
 
-def _predicted(pipeline: Pipeline, root: Path, production: Version, split: str, task: Task) -> NDArray[Any]:
+def _predicted(pipeline: Pipeline, root: Path, production: Version, split: str, task: Task) -> Labels:
     """Let production's model predict a raw split of the candidate."""
     checkout = pipeline.programs.cwd
     column = task.prediction_column
@@ -211,24 +182,12 @@ def _loss(
     predictions: PairedPredictions, row_slice: RowSlice, margin: float, level: float
 ) -> tuple[float, str] | None:
     """Return the difference in a slice, and the loss in words; ``None`` within margin and chance."""
-    rows = row_slice.rows
-    baseline = predictions.production
-    if baseline is None:
+    if predictions.production is None:
         return None
-    clusters = None
-    if predictions.clusters is not None:
-        _, clusters = np.unique(predictions.clusters[rows], return_inverse=True)
-    metric = primary_metric(predictions.task.kind)
-    compared = PairedComparison.of(
-        predictions.task,
-        [metric],
-        predictions.labels[rows],
-        predictions.candidate[rows],
-        baseline[rows],
-        average=averaging(predictions.task),
-        level=1 - 2 * level,
-        clusters=clusters,
-    )
+    candidate = predictions.candidate.take(row_slice.rows)
+    production = predictions.production[row_slice.rows]
+    metric = primary_metric(candidate.task.kind)
+    compared = PairedComparison.of(candidate, production, [metric], level=1 - 2 * level)
     difference = compared.differences[metric.name]
 
     # more than chance: the test is one-sided
@@ -240,7 +199,7 @@ def _loss(
         return None
     text = (
         f"{row_slice.by} {row_slice.name!r} loses {-difference.value:.4f} {metric.name}"
-        f" ({difference.second:.4f} to {difference.first:.4f} on {len(rows):,} rows)"
+        f" ({difference.second:.4f} to {difference.first:.4f} on {len(candidate):,} rows)"
     )
     return difference.value, text
 
@@ -250,7 +209,7 @@ def _slices(root: Path, predictions: PairedPredictions, key: str) -> Iterator[Ro
     column, _, value = key.partition(":")
     value = value.strip()
     if column == LABEL:
-        for row_slice in label_slices(predictions.labels, predictions.task):
+        for row_slice in label_slices(predictions.candidate):
             if value in ("", row_slice.name):
                 yield row_slice
         return

@@ -30,7 +30,7 @@ from tuneline.judge.metrics.table import METRIC_TABLE, primary_metric, project_m
 from tuneline.model.linear.estimators import constant_prediction
 from tuneline.model.tasks import Task
 from tuneline.operations.criteria import Criterion
-from tuneline.operations.experiments.paired import McNemar
+from tuneline.operations.experiments.paired import McNemar, PairedComparison
 from tuneline.operations.promotion.error_budget import ErrorBudget, GateEntry
 from tuneline.operations.promotion.evidence import (
     PairedPredictions,
@@ -130,7 +130,8 @@ def decide_promotion(
     ``budget`` is what is left of the year's error probability; ``None``: no candidate was judged on these
     rows yet. The first model uses up nothing: it is tested once.
     """
-    task = predictions.task
+    candidate = predictions.candidate
+    task = candidate.task
     metric = project_metric(task.kind, deciding).name
     has_test = _has_test(task, metric)
 
@@ -138,20 +139,21 @@ def decide_promotion(
     baseline = predictions.production
     if baseline is None:
         # the best predictions without the text
-        constant = constant_prediction(task, [predictions.labels])
-        baseline = np.full_like(predictions.labels, constant)
+        constant = constant_prediction(task, [candidate.labels])
+        baseline = np.full_like(candidate.labels, constant)
         budget = None
     elif budget is None:
         budget = ErrorBudget.of_split((), "", time.time(), policy)
     confidence = CONFIDENCE
-    compared = predictions.compared(baseline, METRIC_TABLE[metric], confidence, GATE_RESAMPLES)
+    metrics = [METRIC_TABLE[metric]]
+    compared = PairedComparison.of(candidate, baseline, metrics, level=confidence, resamples=GATE_RESAMPLES)
     gain = compared.differences[metric]
     interval_decides = not has_test or policy.min_gain < 0
     if budget is not None and budget.level > 0 and interval_decides and gain.low > policy.min_gain:
         # The end of a wider interval takes many resamples: a candidate that fails the usual one needs none.
         confidence = max(confidence, 1 - 2 * budget.level)
         resamples = max(GATE_RESAMPLES, math.ceil(TAIL_RESAMPLES / budget.level))
-        compared = predictions.compared(baseline, METRIC_TABLE[metric], confidence, resamples)
+        compared = PairedComparison.of(candidate, baseline, metrics, level=confidence, resamples=resamples)
         gain = compared.differences[metric]
 
     # criteria, in the order in which people read them
@@ -161,9 +163,9 @@ def decide_promotion(
             Criterion("comparison with production", predictions.incomparable, "possible", met=False)
         )
     rows = "rows of the reported split"
-    if predictions.independent < len(predictions.labels):
+    number = candidate.independent_rows
+    if number < len(candidate):
         rows = f"independent {rows}"
-    number = predictions.independent
     limit = f">= {policy.min_rows:,}"
     criteria.append(Criterion(rows, f"{number:,}", limit, met=number >= policy.min_rows))
     criteria.append(_gain(gain, metric, predictions, policy, confidence))
@@ -195,12 +197,19 @@ def validation_p_value(
     Returns:
         ``None`` if it is not known: there are no such predictions, or production cannot predict the rows.
     """
-    if validation is None or validation.production is None or len(validation.labels) == 0:
+    if validation is None or validation.production is None or not len(validation.candidate):
         return None
-    metric = project_metric(validation.task.kind, deciding).name
-    compared = validation.compared(validation.production, METRIC_TABLE[metric], CONFIDENCE, GATE_RESAMPLES)
+    task = validation.candidate.task
+    metric = project_metric(task.kind, deciding).name
+    compared = PairedComparison.of(
+        validation.candidate,
+        validation.production,
+        [METRIC_TABLE[metric]],
+        level=CONFIDENCE,
+        resamples=GATE_RESAMPLES,
+    )
     test = compared.test
-    if test is not None and policy.min_gain >= 0 and _has_test(validation.task, metric):
+    if test is not None and policy.min_gain >= 0 and _has_test(task, metric):
         if test.first_only > test.second_only:
             return test.p / 2
         return 1 - test.p / 2

@@ -20,7 +20,7 @@ from tuneline.core.params import DataParams, Params
 from tuneline.core.paths import PREDICTIONS, RAW, SPLITS, VALIDATION_PREDICTIONS
 from tuneline.core.runtime.errors import InputError, StageError
 from tuneline.core.stage.tables import LABELS, SplitReader, check_text_columns
-from tuneline.judge.metrics.predictions import read_logits
+from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.model.linear.texts import out_of_fold
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import labels_of
@@ -187,7 +187,7 @@ def review_labels(params: Params, max_rows: int) -> tuple[list[Suspect], int, in
         inside = rows.splits == split
         if split == "train" or not path.exists():
             continue
-        predicted = read_logits(path)
+        predicted = read_predictions(path, with_logits=True)
         labelled = ~rows.task.unlabelled(predicted.labels)
         # predictions of rows that have changed since say nothing
         has_classes = predicted.task.output_names == rows.task.output_names

@@ -12,6 +12,7 @@ from sklearn.metrics import (
 from tests.tuneline.model.tasks.label_sets import random_rows
 from tuneline.judge.evaluation.curves import probability_scores
 from tuneline.judge.metrics.judging import mean_loss
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.scores import prediction_metrics
 from tuneline.model.tasks import Multilabel
 
@@ -27,7 +28,7 @@ def test_metrics_are_those_of_scikit_learn():
         "subset_accuracy": pytest.approx(accuracy_score(labels, predictions)),
     }
     probability = TASK.scores(logits)
-    assert probability_scores(TASK, logits, labels)["roc_auc"] == pytest.approx(
+    assert probability_scores(Predictions.of_logits(labels, logits, TASK))["roc_auc"] == pytest.approx(
         roc_auc_score(labels, probability)
     )
     losses = [log_loss(labels[:, label], probability[:, label]) for label in range(3)]

@@ -4,7 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tuneline.core.runtime.errors import DataError
-from tuneline.judge.evaluation.scoring import SplitPredictions, leak_metrics, leaked_rows
+from tuneline.judge.evaluation.scoring import leak_metrics, leaked_rows
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.scores import compute_metric
 from tuneline.judge.metrics.table import METRIC_TABLE, primary_metric
 from tuneline.model.tasks import Classification, Regression
@@ -46,8 +47,9 @@ def test_primary_metric_is_computed_without_leaked_rows(schema):
         else generator.integers(0, 2, 200)
     )
     predictions = np.where(leaked, labels, generator.permutation(labels))
-    metrics = leak_metrics(SplitPredictions(labels, predictions, schema, "macro", 0), leaked)
-    name = primary_metric(schema.kind).name
+    deciding = primary_metric(schema.kind)
+    metrics = leak_metrics(Predictions(labels, predictions, schema), leaked, {}, deciding, 0)
+    name = deciding.name
     without = compute_metric(METRIC_TABLE[name], labels[~leaked], predictions[~leaked])
     assert metrics["leaked_rows"] == 60
     assert metrics[f"{name}_without_leaks"] == pytest.approx(without)

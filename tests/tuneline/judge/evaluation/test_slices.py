@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneline.judge.evaluation.scoring import SplitPredictions
 from tuneline.judge.evaluation.slices import (
     ENOUGH_ROWS,
     RowSlice,
@@ -14,6 +13,7 @@ from tuneline.judge.evaluation.slices import (
     score_slices,
     slices_report,
 )
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Regression
 
 PAIR, NUMBER = Classification(("no", "yes")), Regression()
@@ -31,10 +31,9 @@ def test_length_slices_are_not_empty_and_contain_every_row_once(lengths):
 
 
 def test_slice_is_scored_on_its_own_rows():
-    split = SplitPredictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR, 1, 0)
-    scored = score_slices(
-        [RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))], split
-    )
+    predictions = Predictions(np.array([0, 1, 0, 0]), np.array([0, 1, 1, 0]), PAIR)
+    slices = [RowSlice("length", "x", np.array([0, 1])), RowSlice("length", "y", np.array([2, 3]))]
+    scored = score_slices(slices, predictions, 0)
     assert [(one.name, one.rows, one.metrics["accuracy"]) for one in scored] == [
         ("x", 2, 1.0),
         ("y", 2, 0.5),
@@ -62,7 +61,7 @@ def test_slices_are_compared_by_accuracy_whatever_metric_decides():
     """A slice with one class has no Matthews correlation: its accuracy is the recall."""
     labels = np.repeat([0, 1], [950, 50])
     predictions = np.where(np.arange(1000) < 960, 0, labels)
-    split = SplitPredictions(labels, predictions, PAIR, 1, 0, "matthews_correlation")
-    slices = [*label_slices(labels, PAIR), RowSlice("length", "short", np.arange(900, 1000))]
-    report = slices_report(score_slices(slices, split), "accuracy")
+    split = Predictions(labels, predictions, PAIR)
+    slices = [*label_slices(split), RowSlice("length", "short", np.arange(900, 1000))]
+    report = slices_report(score_slices(slices, split, 0), "accuracy")
     assert (report.worst.name, report.value(report.worst)) == ("yes", 0.8)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +10,6 @@ from tuneline.core.stage.tables import read_table
 from tuneline.judge.metrics.predictions import (
     Predictions,
     read_baselines,
-    read_logits,
     read_predictions,
     write_baselines,
     write_predictions,
@@ -33,28 +34,24 @@ by_kind = pytest.mark.parametrize(("task", "labels", "logits"), CASES, ids=["cla
 def test_predictions_are_read_as_they_were_written(tmp_path, task, labels, logits):
     path = tmp_path / "predictions.parquet"
     clusters = np.int32([0, 1, 1, 2])
-    write_predictions(path, labels, logits, task, clusters=clusters)
+    write_predictions(path, Predictions.of_logits(labels, logits, task, clusters))
 
     predictions = read_predictions(path, rows=4)
     assert predictions.task == task
     assert np.array_equal(predictions.labels, labels)
     assert np.array_equal(predictions.values, task.predictions(logits))
     assert np.array_equal(predictions.clusters, clusters)
-
-    with_logits = read_logits(path, rows=4)
-    assert with_logits.task == task
-    assert np.array_equal(with_logits.logits, logits)
-    assert np.array_equal(with_logits.predicted, predictions.values)
-    assert np.array_equal(with_logits.clusters, clusters)
+    assert predictions.logits.size == 0
+    assert np.array_equal(read_predictions(path, rows=4, with_logits=True).logits, logits)
 
 
 @by_kind
 def test_rows_in_another_order_are_read_in_that_of_the_split(tmp_path, task, labels, logits):
     path = tmp_path / "predictions.parquet"
-    write_predictions(path, labels, logits, task, clusters=np.int32([0, 1, 1, 2]))
-    before = read_logits(path)
+    write_predictions(path, Predictions.of_logits(labels, logits, task, np.int32([0, 1, 1, 2])))
+    before = read_predictions(path, with_logits=True)
     pq.write_table(read_table(path).take(pa.array([2, 0, 3, 1])), path)
-    after = read_logits(path)
+    after = read_predictions(path, with_logits=True)
     assert np.array_equal(after.logits, before.logits)
     assert np.array_equal(after.labels, before.labels)
     assert np.array_equal(after.clusters, before.clusters)
@@ -64,18 +61,17 @@ def test_rows_in_another_order_are_read_in_that_of_the_split(tmp_path, task, lab
 def test_rows_that_are_missing_or_twice_there_are_refused(tmp_path, rows):
     path = tmp_path / "predictions.parquet"
     task, labels, logits = CASES[0]
-    write_predictions(path, labels, logits, task)
+    write_predictions(path, Predictions.of_logits(labels, logits, task))
     pq.write_table(read_table(path).take(pa.array(rows)), path)
     with pytest.raises(DataError, match="not have exactly one prediction for each of the 4 rows"):
         read_predictions(path, rows=4)
 
 
 @pytest.mark.parametrize("damage", ["no table", "no logits", "no label names"])
-@pytest.mark.parametrize("read", [read_logits])
-def test_file_of_something_else_is_refused(tmp_path, damage, read):
+def test_file_of_something_else_is_refused(tmp_path, damage):
     path = tmp_path / "predictions.parquet"
     task, labels, logits = CASES[0]
-    write_predictions(path, labels, logits, task)
+    write_predictions(path, Predictions.of_logits(labels, logits, task))
     if damage == "no table":
         path.write_bytes(b"no table")
     elif damage == "no logits":
@@ -83,7 +79,19 @@ def test_file_of_something_else_is_refused(tmp_path, damage, read):
     else:
         pq.write_table(read_table(path).replace_schema_metadata(None), path)
     with pytest.raises(DataError):
-        read(path)
+        read_predictions(path, with_logits=True)
+
+
+@by_kind
+def test_taken_rows_have_what_is_known_of_them(task, labels, logits):
+    known = replace(Predictions.of_logits(labels, logits, task, np.arange(4)), ids=np.array(list("pqrs")))
+    for rows in (np.array([1, 3]), np.arange(4) % 2 == 1):
+        taken = known.take(rows)
+        assert np.array_equal(taken.labels, labels[[1, 3]])
+        assert np.array_equal(taken.values, task.predictions(logits[[1, 3]]))
+        assert np.array_equal(taken.logits, logits[[1, 3]])
+        assert (taken.clusters.tolist(), taken.ids.tolist()) == ([1, 3], ["q", "s"])
+    assert Predictions(labels, labels, task).take(np.array([0])).logits.size == 0
 
 
 def test_classes_in_another_order_are_translated_with_the_labels():

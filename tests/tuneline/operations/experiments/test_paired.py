@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from tuneline.judge.metrics.table import primary_metric
+from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Multilabel
 from tuneline.operations.experiments.paired import McNemar, PairedComparison
 
@@ -19,8 +20,7 @@ def test_mcnemar_counts_discordant_rows():
 def test_sets_of_labels_are_compared_by_their_metrics_alone():
     labels = np.tile(np.array([[1, 0], [0, 1], [0, 0]], np.int8), (40, 1))
     exact_where_empty = np.zeros_like(labels)
-    task = Multilabel(("a", "b"))
-    metrics = [primary_metric(task.kind)]
-    result = PairedComparison.of(task, metrics, labels, labels, exact_where_empty, average="macro")
+    predictions = Predictions(labels, labels, Multilabel(("a", "b")))
+    result = PairedComparison.of(predictions, exact_where_empty, [METRIC_TABLE["macro_f1"]])
     assert result.test is None
     assert result.differences["macro_f1"].low > 0

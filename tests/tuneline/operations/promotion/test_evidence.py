@@ -17,16 +17,16 @@ def test_predictions_without_a_model_in_production(toy, pipeline, make):
     make()
     found = paired_predictions(pipeline, toy.root, None)
     assert found.production is None
-    assert found.task == NAMES
-    assert accuracy(found.labels, found.candidate) == pytest.approx(0.825)
+    assert found.candidate.task == NAMES
+    assert accuracy(found.candidate.labels, found.candidate.values) == pytest.approx(0.825)
 
 
 def test_predictions_for_equal_rows_are_those_of_productions_run(toy, pipeline, make):
     production = Version("v0.1.0", make())
     make("task=strong")
     found = paired_predictions(pipeline, toy.root, production)
-    assert accuracy(found.labels, found.production) == pytest.approx(0.825)
-    assert accuracy(found.labels, found.candidate) > 0.9
+    assert accuracy(found.candidate.labels, found.production) == pytest.approx(0.825)
+    assert accuracy(found.candidate.labels, found.candidate.values) > 0.9
 
 
 def test_predictions_for_other_rows_come_from_productions_model(toy, pipeline, make):
@@ -36,8 +36,8 @@ def test_predictions_for_other_rows_come_from_productions_model(toy, pipeline, m
     found = paired_predictions(pipeline, toy.root, production)
     # The same words are known, so both models are right about the same rows: production really saw the new
     # ones.
-    assert found.production.tolist() == found.candidate.tolist()
-    assert len(found.labels) == 600
+    assert found.production.tolist() == found.candidate.values.tolist()
+    assert len(found.candidate) == 600
 
 
 def test_predictions_report_why_production_cannot_be_compared(toy, pipeline, make):
@@ -56,9 +56,12 @@ def test_validation_predictions_for_equal_rows_are_those_of_productions_run(toy,
     production = Version("v0.1.0", make())
     make("task=strong")
     found = validation_predictions(pipeline, toy.root, production)
-    assert accuracy(found.labels, found.candidate) > accuracy(found.labels, found.production) + 0.05
+    assert (
+        accuracy(found.candidate.labels, found.candidate.values)
+        > accuracy(found.candidate.labels, found.production) + 0.05
+    )
     validation = pq.read_table(toy.root / "data/raw/validation.parquet")
-    assert found.labels.tolist() == validation["labels"].to_pylist()
+    assert found.candidate.labels.tolist() == validation["labels"].to_pylist()
 
 
 def test_validation_says_nothing_where_it_is_the_reported_split_or_was_not_predicted(toy, pipeline, make):

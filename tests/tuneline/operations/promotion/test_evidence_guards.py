@@ -10,6 +10,7 @@ import pytest
 
 from tests.params import write_params
 from tuneline.core.settings import PromotionPolicy
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification
 from tuneline.operations.criteria import Criterion
 from tuneline.operations.promotion.evidence import PairedPredictions, check_guards
@@ -50,7 +51,7 @@ def models(wins: int, losses_of_acme: int) -> PairedPredictions:
     candidate, production = labels.copy(), labels.copy()
     candidate[np.flatnonzero(CUSTOMERS == "acme")[:losses_of_acme]] ^= 1
     production[np.flatnonzero(CUSTOMERS != "acme")[:wins]] ^= 1
-    return PairedPredictions(labels, candidate, production, NAMES)
+    return PairedPredictions(Predictions(labels, candidate, NAMES), production)
 
 
 @pytest.mark.parametrize("key", ["customer: acme", "customer"])
@@ -82,7 +83,9 @@ def test_copies_in_a_slice_count_once(checkout):
     rows = models(120, 20)
     copies = np.arange(ROWS)
     copies[CUSTOMERS == "acme"] = 0  # all of one text
-    assert check_slices(checkout, replace(rows, clusters=copies), {"customer: acme": 0.02})[0].met
+    assert check_slices(
+        checkout, replace(rows, candidate=replace(rows.candidate, clusters=copies)), {"customer: acme": 0.02}
+    )[0].met
 
 
 def test_group_without_rows_is_not_known_to_be_kept(checkout):
@@ -93,7 +96,7 @@ def test_group_without_rows_is_not_known_to_be_kept(checkout):
 def test_classes_are_slices(checkout):
     labels = np.arange(ROWS) % 2
     candidate = np.where((labels == 1) & (np.arange(ROWS) < 60), 0, labels)
-    rows = PairedPredictions(labels, candidate, labels, NAMES)
+    rows = PairedPredictions(Predictions(labels, candidate, NAMES), labels)
     guard = check_slices(checkout, rows, {"label": 0.01})[0]
     assert not guard.met
     assert guard.value.startswith("label 'yes' loses 0.0600 accuracy")

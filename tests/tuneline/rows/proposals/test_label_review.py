@@ -13,7 +13,7 @@ from tests.params import write_params
 from tuneline.cli import app
 from tuneline.core.params.loading import load_params
 from tuneline.core.stage.tables import write_table
-from tuneline.judge.metrics.predictions import write_predictions
+from tuneline.judge.metrics.predictions import Predictions, write_predictions
 from tuneline.model.tasks import Classification, Multilabel, Regression
 from tuneline.model.tasks.schemas import raw_schema
 from tuneline.rows.proposals.label_review import review_labels
@@ -115,7 +115,8 @@ def test_trained_model_is_asked_about_rows_that_it_was_not_trained_on():
     logits = np.where(np.arange(2) == labels[:, None], 9.0, -9.0).astype(np.float32)
     logits[3] = -logits[3]
     Path("reports").mkdir()
-    write_predictions(Path("reports/predictions.parquet"), labels, logits, Classification(tuple(TOPICS)))
+    predictions = Predictions.of_logits(labels, logits, Classification(tuple(TOPICS)))
+    write_predictions(Path("reports/predictions.parquet"), predictions)
     after = {suspect.place for suspect in review_labels(load_params(), 300)[0]}
     assert "test row 40" in before
     assert after - before == {"test row 3"}
