@@ -235,8 +235,8 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper, save_model
 
-    from stages.export import embed, tokenizer_record
     from tuneline.core.stage.records import file_hash, write_record
+    from tuneline.onnx.candidates import embed, tokenizer_record
     from tuneline.onnx.records import DataRecord, ExportRecord, ModelProvenance
     from tuneline.onnx.usage import FORMAT, ModelRecord
 
@@ -279,7 +279,7 @@ def save_bag_of_words(table: object, labels: list[str], max_length: int) -> None
         models={},
         provenance=ModelProvenance(data=DataRecord(source=None, sha256={}), stages={}),
     )
-    embed(model, record)  # by the real stage, because `tuneline predict` must read it
+    embed(model, record)  # as the real stage does, because `tuneline predict` must read it
     save_model(model, folder / "model.onnx")
     saved = ModelRecord(file="model.onnx", bytes=0, sha256={"model.onnx": file_hash(folder / "model.onnx")})
     write_record(folder / "export.json", record.model_copy(update={"models": {"fp32": saved}}))

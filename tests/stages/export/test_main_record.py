@@ -1,5 +1,3 @@
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,14 +11,6 @@ from tuneline.core.stage.records import write_record
 BASE = PretrainedSource(
     name="someone/bert", commit="c" * 40, license="mit", sha256={"model.safetensors": "e" * 64}
 )
-
-
-def write_classifier(folder, **config):
-    (folder / "config.json").write_text(
-        json.dumps({"model_type": "bert", "id2label": {"0": "no", "1": "yes"}, **config})
-    )
-    (folder / "tokenizer.json").write_text("{}")
-    (folder / "tokenizer_config.json").write_text('{"truncation_side": "left"}')
 
 
 @pytest.fixture
@@ -39,20 +29,3 @@ def project(tmp_path, monkeypatch):
 
 def test_provenance_names_the_base_model(project):
     assert export_record.model_provenance().base == BaseSource(checkpoint=BASE, tokenizer=BASE)
-
-
-@pytest.mark.parametrize(
-    ("config", "architectures"),
-    [
-        ({"architectures": ["BertForSequenceClassification"]}, ["BertForSequenceClassification"]),
-        ({"architectures": ["BertModel"], export_record.POOLED_KEY: "x"}, ["BertForSequenceClassification"]),
-    ],
-    ids=["trained", "frozen"],
-)
-def test_other_servers_read_a_classifier_of_so_many_tokens(project, config, architectures):
-    write_classifier(project, **config)
-    folder = project / "onnx"
-    folder.mkdir()
-    export_record.write_configuration(project, folder, 64)
-    assert json.loads((folder / "config.json").read_text())["architectures"] == architectures
-    assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 64

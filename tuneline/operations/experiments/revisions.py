@@ -65,6 +65,40 @@ class RevisionComparison:
     split: str
     positive: str | None
 
+    def description(self, revision: str) -> str:
+        """Return what the table of ``differences`` does not say, for people.
+
+        That is: if the difference is chance, and which rows and labels differ.
+        """
+        primary = next(iter(self.models.differences.values()))
+        if primary.low > 0:
+            significance = "clearly better"
+        elif primary.high < 0:
+            significance = "clearly worse"
+        else:
+            significance = "no clear difference"
+        test = self.models.test
+        if test:
+            rows = (
+                f"only this model is right on {test.first_only:,} rows, only that of {revision} on"
+                f" {test.second_only:,}"
+            )
+            significance += f" (McNemar's test: p = {test.p:.2g}; {rows})"
+
+        lines = [significance]
+        if self.relabelled:
+            lines.append(
+                f"{self.relabelled:,} of these rows had another label at {revision}; both models are scored"
+                " by the present ones"
+            )
+        if any(self.left_out):
+            here, there = self.left_out
+            lines.append(
+                f"Left out: {here:,} rows that only this model predicted, and {there:,} that only that of"
+                f" {revision} did"
+            )
+        return "\n".join(f"{line[0].upper()}{line[1:]}." for line in lines)
+
 
 def compare_with(root: Path, revision: str) -> RevisionComparison:
     """Compare the predictions of the working tree with the predictions of another commit or experiment.

@@ -5,11 +5,11 @@ import sys
 import pytest
 
 from tests.tuneline.core.repository.conftest import DATA, FILE, dvc, pull, sh
-from tuneline.cli.show import warnings_of_lock
 from tuneline.cli.sweep import command as sweep
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.source_versions import require_present, set_back
 from tuneline.core.runtime.errors import DataError
+from tuneline.page.result import warnings_of_lock
 
 
 def test_file_that_dvc_has_set_back_is_named_until_git_has_it(clone):
