@@ -59,7 +59,6 @@ class PromotionDecision:
     Attributes:
         gain: The metric of the candidate and of the baseline, with the confidence interval of their
             difference.
-        test: McNemar's test of the candidate and the baseline; ``None`` unless accuracy decides.
         production: The version that the candidate was compared with; ``None`` if none was in production.
         entry: What the history of the registry keeps of it; ``None`` if none was in production.
     """
@@ -67,7 +66,6 @@ class PromotionDecision:
     criteria: tuple[Criterion, ...]
     metric: str
     gain: Difference
-    test: McNemar | None
     production: Version | None = None
     entry: GateEntry | None = None
 
@@ -169,13 +167,12 @@ def decide_promotion(
     limit = f">= {policy.min_rows:,}"
     criteria.append(Criterion(rows, f"{number:,}", limit, met=number >= policy.min_rows))
     criteria.append(_gain(gain, metric, predictions, policy, confidence))
-    test = compared.test if has_test else None
-    if test is not None:
-        criteria.append(_significance(test, policy, budget))
+    if has_test and compared.test is not None:
+        criteria.append(_significance(compared.test, policy, budget))
     if budget is not None:
         criteria.append(_budget_left(budget))
     criteria += guards
-    return PromotionDecision(tuple(criteria), metric, gain, test, production)
+    return PromotionDecision(tuple(criteria), metric, gain, production)
 
 
 def _has_test(task: Task, metric: str) -> bool:
