@@ -42,7 +42,7 @@ def main() -> dict[str, float]:
     record = UsageRecord.read(require(CANDIDATES / EXPORT_RECORD, "export"))
     split = TokenizedSplit.read(SplitReader.open(TOKENIZED, params.evaluate.split, "tokenize"))
     trained = read_predictions(require(PREDICTIONS, "evaluate"), len(split), with_logits=True)
-    metric = project_metric(trained.task.kind, params.train.metric)
+    metric = project_metric(trained.task.judged_as, params.train.metric)
     validation, validation_labels, validation_clusters = fitting_rows()
     new = new_rows(params.evaluate.split, len(split))
     params.check_class_names(trained.task.class_names)

@@ -90,7 +90,7 @@ def main() -> Measurements:
     # metrics and outs
     with progress("evaluate"):
         predictions = Predictions.of_logits(split.labels, logits, split.task, clusters)
-        deciding = project_metric(split.task.kind, params.train.metric)
+        deciding = project_metric(split.task.judged_as, params.train.metric)
         leaked = None
         if FAILING_ROWS.exists():  # else the data checks have not run here
             leaked = leaked_rows(FAILING_ROWS, settings.split, len(split))

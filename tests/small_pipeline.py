@@ -14,7 +14,7 @@ from tuneline.core.stage.provenance import BaseSource, StageProvenance, provenan
 from tuneline.core.stage.records import write_record
 from tuneline.core.stage.tables import LABELS, SplitReader, write_table
 from tuneline.judge.metrics.predictions import Predictions, write_baselines, write_predictions
-from tuneline.model.tasks import task_with_names
+from tuneline.model.tasks import Task, task_with_names
 from tuneline.model.tasks.schemas import raw_schema, tokenized_schema
 from tuneline.model.tokens.batches import compute_by_length
 from tuneline.model.tokens.encoded_columns import Encoder
@@ -105,6 +105,8 @@ def write_pipeline(
     changes: dict[str, Any] | None = None,
     long_text: LongText | None = None,
     columns: tuple[str, ...] = ("subject", "body"),
+    *,
+    labels: Task | None = None,
 ) -> None:
     """Write everything that ``export`` and ``compare`` read.
 
@@ -114,11 +116,12 @@ def write_pipeline(
         changes: Values for ``params.yaml`` by dotted key.
         long_text: What becomes of long texts; ``None``: they are truncated.
         columns: The text columns, one or two.
+        labels: Another task of three classes.
     """
     from tuneline.model.tokens.tokenizer import save_tokenizer
     from tuneline.model.tokens.training import train_wordpiece
 
-    labels = task_with_names(None if regression else QUEUES)
+    labels = labels or task_with_names(None if regression else QUEUES)
     generator = random.Random(0)
     texts = {
         split: [(_text(generator, 1, 4), _text(generator, 1, 30)) for _ in range(rows)]

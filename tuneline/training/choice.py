@@ -90,7 +90,7 @@ def choose_head(
     reason = "by the losses of the rows"
 
     # by the metric, where it is clearly better
-    deciding = project_metric(task.kind, metric.name)
+    deciding = project_metric(task.judged_as, metric.name)
 
     def predictions(candidate: float) -> Predictions:
         predicted = Predictions.of_logits(split.labels, candidates[candidate], task, clusters)

@@ -223,7 +223,7 @@ def evaluate_file(
             predictions,
             lengths,
             {},
-            deciding=project_metric(task.kind, model.params.get("train.metric")),
+            deciding=project_metric(task.judged_as, model.params.get("train.metric")),
             seed=params.seed,
             custom=custom,
         )

@@ -64,7 +64,7 @@ def evaluate_predictions(
     phase("slices")
     slices = chain(length_slices(lengths), label_slices(predictions))
     scored = score_slices(slices, predictions, seed)
-    report = slices_report(scored, primary_metric(predictions.task.kind).name)
+    report = slices_report(scored, primary_metric(predictions.task.judged_as).name)
 
     phase("metrics")
     metrics = split_metrics(predictions, custom)

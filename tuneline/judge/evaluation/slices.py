@@ -92,7 +92,7 @@ def score_slices(slices: Iterable[RowSlice], predictions: Predictions, seed: int
     The metric that decides in the project need not be defined in a slice: F1 and correlations compare
     classes, and a slice may have one. Each slice is scored before the next is made.
     """
-    compared = primary_metric(predictions.task.kind)
+    compared = primary_metric(predictions.task.judged_as)
     scored = []
     for row_slice in slices:
         estimate = predictions.take(row_slice.rows).interval(compared, seed)

@@ -37,6 +37,6 @@ def reported_metrics(task: Task) -> list[Metric]:
     names = [metric.name for metric in task_metrics(task)]
     reported = []
     for metric in ALL_METRICS.values():
-        if metric.name in names or (metric.name not in METRIC_TABLE and task.kind in metric.kinds):
+        if metric.name in names or (metric.name not in METRIC_TABLE and task.judged_as in metric.kinds):
             reported.append(metric)
     return reported

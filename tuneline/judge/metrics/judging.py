@@ -44,7 +44,7 @@ def task_metrics(task: Task) -> list[Metric]:
 
     Of classes that are the steps of a scale, it is also how far predictions are off.
     """
-    metrics = metrics_for(task.kind)
+    metrics = metrics_for(task.judged_as)
     if task.one_class and scale_numbers(task.class_names) is not None:
         metrics.append(METRIC_TABLE["mae"])
     return metrics
@@ -52,7 +52,7 @@ def task_metrics(task: Task) -> list[Metric]:
 
 def prediction_scores(task: Task, labels: Labels, predictions: Labels) -> dict[str, float]:
     """Return the metrics that predictions suffice to compute, by name."""
-    scores = prediction_metrics(task.kind, labels, predictions, averaging(task))
+    scores = prediction_metrics(task.judged_as, labels, predictions, averaging(task))
     numbers = None
     if task.one_class:
         numbers = scale_numbers(task.class_names)

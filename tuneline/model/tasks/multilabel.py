@@ -50,6 +50,7 @@ class Multilabel(NamedClasses):
     temperatures: tuple[float, ...] = field(default=(), compare=False)
 
     kind: ClassVar["TaskKind"] = "multilabel"
+    judged_as: ClassVar["TaskKind"] = "multilabel"
     one_class: ClassVar[bool] = False
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int8)
     prediction_column: ClassVar[str] = "labels"

@@ -1,7 +1,8 @@
 """The kinds of task: what a label is, what a model predicts, and how both are compared.
 
-A package that needs more has a module of its own with the answers of all kinds (docs/architecture.md). How
-labels are read and stored is in ``tuneline/model/tasks/columns.py``.
+Whatever else depends on the kind asks what labels are: names or numbers (``has_classes``), one or several in
+a row (``one_class``, ``label_shape``). How labels are read and stored is in
+``tuneline/model/tasks/columns.py``.
 """
 
 import math
@@ -137,6 +138,8 @@ class Classification(NamedClasses, SingleLabel):
     positive: int = field(default=1, compare=False)
 
     kind: ClassVar["TaskKind"] = "classification"
+    judged_as: ClassVar["TaskKind"] = "classification"
+    """Kind in the table of metrics, also of a class that inherits from this one."""
     prediction_column: ClassVar[str] = "label"
     one_class: ClassVar[bool] = True
     label_dtype: ClassVar[np.dtype[Any]] = np.dtype(np.int64)
@@ -238,6 +241,7 @@ class Regression(SingleLabel):
     names: None = field(default=None, init=False)
     half_width: float | None = field(default=None, compare=False)
     kind: ClassVar["TaskKind"] = "regression"
+    judged_as: ClassVar["TaskKind"] = "regression"
     has_classes: ClassVar[bool] = False
     prediction_column: ClassVar[str] = "prediction"
     one_class: ClassVar[bool] = False

@@ -186,7 +186,7 @@ def _loss(
         return None
     candidate = predictions.candidate.take(row_slice.rows)
     production = predictions.production[row_slice.rows]
-    metric = primary_metric(candidate.task.kind)
+    metric = primary_metric(candidate.task.judged_as)
     compared = PairedComparison.of(candidate, production, [metric], level=1 - 2 * level)
     difference = compared.differences[metric.name]
 

@@ -130,7 +130,7 @@ def decide_promotion(
     """
     candidate = predictions.candidate
     task = candidate.task
-    metric = project_metric(task.kind, deciding).name
+    metric = project_metric(task.judged_as, deciding).name
     has_test = _has_test(task, metric)
 
     # comparison
@@ -180,7 +180,7 @@ def _has_test(task: Task, metric: str) -> bool:
 
     It counts rows that are right, which a model with a better F1 may have fewer of.
     """
-    return task.one_class and metric == primary_metric(task.kind).name
+    return task.one_class and metric == primary_metric(task.judged_as).name
 
 
 def validation_p_value(
@@ -197,7 +197,7 @@ def validation_p_value(
     if validation is None or validation.production is None or not len(validation.candidate):
         return None
     task = validation.candidate.task
-    metric = project_metric(task.kind, deciding).name
+    metric = project_metric(task.judged_as, deciding).name
     compared = PairedComparison.of(
         validation.candidate,
         validation.production,
