@@ -10,10 +10,10 @@ from tests.imports import closure
 
 ROOT = Path(__file__).parents[1]
 MOST = {
-    "stages.tokenize": 27,
+    "stages.tokenize": 26,
     "stages.download": 37,
-    "stages.train": 65,
-    "stages.compare": 46,
+    "stages.train": 61,
+    "stages.compare": 45,
     "tuneline.serve.text_classifier": 18,
     "tuneline.serve.occlusion": 15,
     "tuneline.cli.init": 53,

@@ -18,8 +18,7 @@ from benchmarks.quality.data_sets import Sample, SkippedError, Split
 from tuneline.core.params.train import ThresholdParams
 from tuneline.judge.metrics.scores import compute_metric
 from tuneline.judge.metrics.table import METRIC_TABLE
-from tuneline.model.linear.linear_model import LinearModel
-from tuneline.model.linear.pair_features import pair_features
+from tuneline.model.linear.linear_model import LinearModel, pair_features
 from tuneline.model.linear.thresholds import choose_thresholds
 from tuneline.model.tasks import Classification, Multilabel, Task
 from tuneline.model.tasks.probabilities import SMALLEST, sigmoid

@@ -24,9 +24,9 @@ from tuneline.page.result import (
     Figures,
     export_differences,
     find_model,
-    measured,
     provenance,
     record_facts,
+    result_metrics,
     result_paths,
     warnings_of_lock,
 )
@@ -84,7 +84,7 @@ def show_project(console: Console, root: Path) -> None:
     # quality
     for warning in warnings_of_lock(root, lock, compared=bool(run.compared)):
         console.print(Text(f"! {warning}\n"))
-    sections = [measured(evaluated, run.positive)]
+    sections = [result_metrics(evaluated, run.positive)]
     if run.compared is not None:
         sections += export_differences(run.compared, run.positive)
     console.print(quality_table(split, sections))
@@ -115,7 +115,7 @@ def show_model(console: Console, name: str) -> None:
     positive = positive_class(record.labels, record.decisions or {})
     for precision, model in record.models.items():
         if model.metrics:
-            metrics = measured(model.metrics, positive)
+            metrics = result_metrics(model.metrics, positive)
             console.print(quality_table(f"{record.split}, {precision}", [metrics]))
     print_facts(console, record_facts(record))
 

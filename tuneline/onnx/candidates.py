@@ -27,7 +27,7 @@ LENGTH_FILE = "sentence_bert_config.json"
 POOLED_KEY = "pooled_head"
 """Key of ``config.json`` that a classifier of mean-pooled vectors has.
 
-It is ``KEY`` in tuneline/model/linear/pooled_classifier.py, which imports torch.
+It is also in tuneline/model/linear/pooled_classifier.py, which imports torch.
 """
 
 

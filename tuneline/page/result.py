@@ -44,7 +44,7 @@ Figures = list[tuple[str, str]]
 """What numbers are about, and the numbers, as people read them."""
 
 
-def measured(evaluated: Mapping[str, float], positive: str | None) -> Figures:
+def result_metrics(evaluated: Mapping[str, float], positive: str | None) -> Figures:
     """Return the metrics of a model, then those of simple models and the numbers of rows.
 
     ``positive`` is the class that F1 of two classes is of.

@@ -19,7 +19,7 @@ from torch import nn
 from tuneline.core.params import Params
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.core.stage.launch import launch_file, needs_gpu
-from tuneline.model.linear.torch_threads import start_threads
+from tuneline.model.linear.pooled_classifier import start_threads
 
 TRAINING_LIBRARIES = ("accelerate", "numpy", "peft", "safetensors", "torch", "transformers")
 """Libraries that the outs depend on."""

@@ -1,5 +1,6 @@
 """What a training publishes: the model in Hugging Face format, its curves, and its measurements."""
 
+import copy
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,9 @@ from tuneline.judge.metrics.stats import Estimate
 from tuneline.model.linear.pooled_classifier import PooledClassifier, TrainedModel
 from tuneline.model.tasks import DECISIONS, Task
 from tuneline.model.tasks.task import Logits
-from tuneline.training.averaging import averaged, averaged_logits
 from tuneline.training.choice import choose_head
 from tuneline.training.data import Inputs
-from tuneline.training.frozen_head import FrozenResult, evaluated_progress
+from tuneline.training.frozen_head import FrozenResult, evaluated_progress, validation_logits
 from tuneline.training.progress import TrainingProgress
 from tuneline.training.state import TrainingResult
 
@@ -73,6 +73,33 @@ def choose_published(
     weights = averaged(start.weights, tuned.weights, choice.share)
     progress = evaluated_progress(tuned.progress.step, metric, logits, split)
     return Published(tuned.model, weights, logits, progress, choice.metrics)
+
+
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of the fine-tuned weights that are tried, with those of the linear model on the frozen checkpoint.
+
+Weights between both often predict new rows better than either
+(Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
+"""
+
+
+def averaged(start: Mapping[str, Tensor], tuned: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """Return the weights that are ``share`` of the way from those of the start to the fine-tuned ones."""
+    weights = {}
+    for name, values in start.items():
+        weights[name] = values.lerp(tuned[name].to(values), share)
+    return weights
+
+
+def averaged_logits(start: PooledClassifier, result: TrainingResult, inputs: Inputs) -> dict[float, Logits]:
+    """Return the logits of averages for the validation split, by their share; ``start`` keeps its weights."""
+    device = result.state.accelerator.device
+    model = copy.deepcopy(start).to(device)
+    logits = {}
+    for share in SHARES:
+        model.load_state_dict(averaged(start.state_dict(), result.weights, share))
+        logits[share] = validation_logits(model, inputs, device)
+    return logits
 
 
 def publish_model(

@@ -13,8 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.runtime.terminal import progress
 from tuneline.core.stage.machine import threads
-from tuneline.model.linear.pooled_classifier import TrainedModel, load_classifier
-from tuneline.model.linear.torch_threads import start_threads
+from tuneline.model.linear.pooled_classifier import TrainedModel, load_classifier, start_threads
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.task import Logits
 from tuneline.model.tokens.batches import TokenizedRows, compute_outputs

@@ -18,8 +18,7 @@ from tuneline.core.runtime.errors import StageError
 from tuneline.core.runtime.terminal import phase
 from tuneline.core.stage.tables import LABELS, SplitReader
 from tuneline.core.stage.texts import read_sample
-from tuneline.model.linear.linear_model import LinearModel, Vectors, most_rows
-from tuneline.model.linear.pair_features import cosine, pair_features
+from tuneline.model.linear.linear_model import LinearModel, Vectors, cosine, most_rows, pair_features
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of
 from tuneline.model.tasks.schemas import read_task
@@ -53,7 +52,7 @@ class FrozenEncoder:
         from transformers.utils import logging
 
         from tuneline.core.stage.machine import threads
-        from tuneline.model.linear.torch_threads import start_threads
+        from tuneline.model.linear.pooled_classifier import start_threads
 
         start_threads(threads())  # torch does not know the quota of a container
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The linear model on vectors of a frozen checkpoint: features, fit, and the equal linear layer.
+"""The linear model on vectors of a frozen checkpoint: features, also of pairs, fit, and equal linear layer.
 
 The stage ``baseline`` fits it to compare with, and the stage ``train`` publishes it where ``model.head`` is
 frozen.
@@ -6,21 +6,27 @@ frozen.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.model.linear.estimators import constant_prediction, fitting, is_constant, linear_model, repeated
-from tuneline.model.linear.pair_features import pair_width
 from tuneline.model.linear.thresholds import LOGIT_OF_NEVER
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.probabilities import entropies
 from tuneline.model.tasks.task import Labels
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
 Vectors = NDArray[np.float32]
 Examples = tuple[Vectors, NDArray[Any]]
 """Features of shape ``(rows, features)``, and the labels of the rows."""
+
+Array = TypeVar("Array", NDArray[np.float32], "Tensor")
+"""Vectors in NumPy or torch, of shape ``(rows, width)``."""
 
 MAX_ROWS = 20_000
 """Rows of the train split."""
@@ -231,3 +237,33 @@ def _pipeline(linear: Any, emphasis: Vectors) -> Any:
 
 def _emphasized(scaled: Vectors, emphasis: Vectors) -> Vectors:
     return scaled * emphasis
+
+
+SMALLEST = 1e-12
+"""Added to a length that is divided by."""
+
+
+def pair_features(first: Array, second: Array) -> tuple[Array, ...]:
+    """Return the parts of the features of two texts.
+
+    They are both vectors, their absolute difference, their product, and the cosine, of shape ``(rows, 1)``.
+
+    On MRPC with MiniLM, both vectors add 0.016 to the accuracy of difference and product alone (0.737 and
+    0.721). The cosine is what a checkpoint for sentences was trained for. The other parts correct it: on
+    1,000 pairs of STS-B, Pearson's r is 0.889 with the cosine alone, 0.846 with the other parts, and 0.891
+    with all (docs/benchmarks.md).
+    """
+    return first, second, abs(first - second), first * second, cosine(first, second)
+
+
+def cosine(first: Array, second: Array) -> Array:
+    """Return the cosine of the vectors of two texts, shape ``(rows, 1)``; 0 if one of them is 0."""
+    products: Any = first * second
+    squares: Any = (first * first).sum(1) * (second * second).sum(1)
+    values: Array = (products.sum(1) / (squares**0.5 + SMALLEST))[:, None]
+    return values
+
+
+def pair_width(width: int) -> int:
+    """Return the number of features of two texts, from the width of a vector."""
+    return 4 * width + 1

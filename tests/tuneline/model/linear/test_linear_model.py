@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tuneline.model.linear.linear_model import LinearModel
-from tuneline.model.linear.pair_features import pair_features, pair_width
+from tuneline.model.linear.linear_model import LinearModel, pair_features, pair_width
 from tuneline.model.tasks import Classification, Regression
 
 THREE = Classification(("a", "b", "c"))

@@ -8,7 +8,7 @@ from tests.tuneline.training.test_frozen_head import prepared_with
 from tuneline.core.stage.tables import SplitReader
 from tuneline.model.linear.pooled_classifier import load_classifier
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
-from tuneline.training.averaging import averaged
+from tuneline.training.publication import averaged
 
 
 def test_average_is_as_far_from_the_start_as_its_share():

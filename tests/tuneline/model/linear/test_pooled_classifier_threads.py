@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from tuneline.model.linear.torch_threads import start_threads
+from tuneline.model.linear.pooled_classifier import start_threads
 
 PROCESSES = 6_000
 """Without ``start_threads``, some three of them differ."""
