@@ -11,7 +11,7 @@ from tests.imports import closure
 ROOT = Path(__file__).parents[1]
 MOST = {
     "stages.tokenize": 26,
-    "stages.download": 37,
+    "stages.download": 36,
     "stages.train": 61,
     "stages.compare": 45,
     "tuneline.serve.text_classifier": 18,

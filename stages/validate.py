@@ -40,8 +40,8 @@ from tuneline.core.stage.tables import CLUSTER, SplitReader, write_numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tuneline.checks.analysis.clusters import Clusters
     from tuneline.checks.expectations import CheckResults
-    from tuneline.core.stage.arrays import Clusters
 
 TRUNCATION = "truncation_rate"
 """The check whose rows are no reason to leave them out."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tuneline.checks.analysis.clusters import cluster_splits
+from tuneline.checks.analysis.clusters import Clusters, cluster_splits
 from tuneline.checks.analysis.distributions import (
     Distance,
     Distribution,
@@ -39,7 +39,6 @@ from tuneline.core.params.evaluate import ValidateParams
 from tuneline.core.paths import GROUPS, SPLITS, TOKENIZER
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import phase
-from tuneline.core.stage.arrays import Clusters
 from tuneline.core.stage.engines import engine
 from tuneline.core.stage.tables import GROUP_COLUMN, LABELS, SplitReader, read_numbers
 from tuneline.model.tasks import Task

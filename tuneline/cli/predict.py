@@ -101,9 +101,10 @@ def command(  # noqa: PLR0917 - typer calls it by name
     disk.
     """
     from tuneline.core.params.train import RunParams
+    from tuneline.rows.proposals.files import sniffed_input
     from tuneline.rows.reading.formats import format_of
     from tuneline.rows.reading.tables import known_encoding, not_a_file
-    from tuneline.serve.batch import FileTask, named_format, named_sources, opened_input, predict_to_folder
+    from tuneline.serve.batch import FileTask, named_format, named_sources, predict_to_folder
     from tuneline.serve.columns import InputColumns
     from tuneline.serve.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
     from tuneline.serve.streaming import StreamOptions, predict_input
@@ -147,7 +148,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     rule = promised_rule(classifier, choice.file(), required, plain=plain)
     options = StreamOptions(batch_size, BadRowPolicy(max_bad_share, BAD_ROW_OPTION), rule, why)
     with refusing():
-        inputs = [opened_input(source, texts, input_kind, encoding) for source in sources]
+        inputs = [sniffed_input(source, texts, input_kind, encoding) for source in sources]
         output_file = PredictionOutput(target, output_kind)
         if target is not None and is_folder:
             task = FileTask(choice, inputs[0], input_columns, output_file, options)

@@ -27,10 +27,11 @@ from tuneline.core.stage.tables import ROW_GROUP, rebatch, write_batches
 from tuneline.model.tasks.columns import UNIT_SEPARATOR, label_texts, observed_classes, staged_type
 from tuneline.operations.inbox import ChangedError, Incoming, complete_files, unread
 from tuneline.rows.proposals.files import fitting_input
-from tuneline.rows.reading.formats import ENDINGS, data_input
+from tuneline.rows.reading.formats import data_input
 from tuneline.rows.reading.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.rows.reading.rows import BadRows, RowProblem
 from tuneline.rows.reading.tables import open_table
+from tuneline.rows.splits.files import find_files, source_folder
 from tuneline.rows.splits.splitting import row_hashes
 
 LOGGED = 20
@@ -83,9 +84,7 @@ class Harvester:
         self._data = data
         self._log = log
         train, held_out = splits_of_new_rows(data)
-        self._folder = Path(data.path or ".")
-        if self._folder.parts[:2] != SOURCE.parts:
-            self._folder = SOURCE / self._folder
+        self._folder = source_folder(data.path)
         self.batches = self._folder / train
 
         # the columns; that of group or time may be a text column or the label
@@ -151,16 +150,11 @@ class Harvester:
         return pa.schema(list(types.items()))
 
     def _files(self, split: str) -> list[Path]:
-        """List the files of a split of the source: those that are named after it, then its batches."""
-        folder = self._checkout / self._folder
-        files = []
-        for path in sorted(folder.glob(f"{split}.*")):
-            if path.name.removeprefix(split).lower() in ENDINGS:
-                files.append(path)
-        for path in sorted((folder / split).glob("[!.]*")):
-            if path.name.lower().endswith(ENDINGS):
-                files.append(path)
-        return files
+        """List the files of a split of the source: the one that is named after it, then its batches."""
+        file, batches = find_files(self._checkout / self._folder, split)
+        if file is None:
+            return batches
+        return [file, *batches]
 
     def _read_known(self, path: Path, held_out: set[int] | None = None) -> set[str]:
         """Remember the rows of a file of the data, and return their classes.

@@ -24,8 +24,8 @@ from tuneline.core.runtime.terminal import progress, say
 from tuneline.core.stage.engines import map_tasks
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
-from tuneline.rows.proposals.files import fitting_input, sniffed_input
-from tuneline.rows.reading.formats import ENDINGS, FORMATS, data_input, format_of
+from tuneline.rows.proposals.files import fitting_input
+from tuneline.rows.reading.formats import ENDINGS, FORMATS, data_input
 from tuneline.rows.reading.rows import BadRowPolicy
 from tuneline.rows.reading.tables import Format, Input, not_a_file
 from tuneline.serve.columns import InputColumns
@@ -84,19 +84,6 @@ def named_format(name: str | None) -> Format | None:
     if name not in FORMATS:
         raise StageError(f"--input-format: {name!r} is not one of {', '.join(FORMATS)}.")
     return FORMATS[name]
-
-
-def opened_input(
-    source: Path | None, texts: tuple[str, ...], file_format: Format | None, encoding: str | None
-) -> Input:
-    """Return an input with how it is written: what is told, else what is detected.
-
-    A stream is not read ahead, so nothing of it is detected.
-    """
-    if source is not None and not source.is_fifo():
-        return sniffed_input(source, texts, file_format=file_format, encoding=encoding)
-    usual = (file_format or format_of(source, "--input-format")).usual(source)
-    return usual.told({"encoding": encoding})
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -108,12 +109,23 @@ def test_reason_of_a_file_that_is_not_read_quotes_nothing_of_it(desk):
     desk.put("data/labelled/class.csv", "text,label\na,secret\n")
     desk.put("data/labelled/header.csv", "textsecret,label\na,billing\n")
     desk.put("data/labelled/twice.csv", "text,label,secret,secret\na,billing,c,d\n")
+    desk.put("data/labelled/title.csv", "secret report\n\n" + "a parcel,x,billing\n" * 9)
+    desk.put("data/labelled/row.csv", "secret one,billing\nanother day,delivery\n" * 2)
     desk.put("data/labelled/encoding.csv", b"text,label\nsecret \xe9,billing\n")
     desk.put("numbers/number.csv", "text,score\na,secret\n")
     desk.put("numbers/digits.csv", "text,score\na,9007199254740993\n")
     refused = [*desk.harvest().refused.values(), *desk.harvest(folder="numbers", **numbers).refused.values()]
-    assert len(refused) == 6
+    assert len(refused) == 8
     assert not [text for text in (*refused, *desk.log) if "secret" in text or "900719" in text]
+
+
+def test_rows_of_files_as_the_hub_names_them_are_known(desk):
+    (desk.root / "data/source/test.csv").unlink()
+    for number, text in enumerate(["where is my invoice", "my box is broken"]):
+        table = pa.table({"text": [text], "label": ["billing"]})
+        pq.write_table(table, desk.root / f"data/source/test-{number:05d}-of-00002.parquet")
+    desk.put("data/labelled/a.csv", "text,label\nmy box is broken,billing\nmy parcel is lost,delivery\n")
+    assert desk.harvest().summary == "1 new, 1 held out"
 
 
 def test_bad_rows_are_left_out_up_to_the_share_that_the_parameters_allow(desk):

@@ -16,9 +16,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tuneline.checks.analysis.near_duplicates import NO_ROW, OriginRows, find_near_duplicates, first_copies
-from tuneline.core.stage.arrays import Clusters, renumbered
-from tuneline.core.stage.texts import EncodedWords, Keys, normalized, text_keys, unordered_row_keys, words
+from tuneline.core.stage.texts import (
+    EncodedWords,
+    Keys,
+    normalized,
+    renumbered,
+    text_keys,
+    unordered_row_keys,
+    words,
+)
 
+Clusters = NDArray[np.int32]
+"""Number of the cluster or group of each row, from 0 in the order of first rows, shape ``(rows,)``."""
 BATCH_ROWS = 65_536
 
 

@@ -146,7 +146,7 @@ def read_labelled(
     """
     # columns
     columns = LabelledColumns(tuple(texts), label, task, policy=policy, sets=sets)
-    source = sniffed_input(path, columns.names, encoding=encoding)
+    source = sniffed_input(path, columns.names, None, encoding)
 
     # rows
     bad = BadRows(str(path), source.unit, policy, printed=True)

@@ -75,8 +75,7 @@ def read_files(
         except UnclearHeaderError as error:
             doubts[split] = error
     if not sources:
-        hint = "If it names the columns, add --header. If it is a row, add --no-header."
-        raise UnclearHeaderError(doubts["train"].problem, hint)
+        raise doubts["train"]
     # a file that shows it speaks for those that do not
     has_header = next(iter(sources.values())).columns is None
     for split in doubts:

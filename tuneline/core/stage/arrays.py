@@ -1,4 +1,4 @@
-"""Arrays that many modules give each other: their names, groups as numbers, rows of different lengths."""
+"""Arrays that many modules give each other: their names, and rows of different lengths."""
 
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,16 +10,6 @@ if TYPE_CHECKING:
 
 RowNumbers = NDArray[np.int64]
 """Numbers of rows in a split or a table, from 0, of shape ``(rows,)``."""
-Clusters = NDArray[np.int32]
-"""Number of the cluster or group of each row, from 0 in the order of first rows, shape ``(rows,)``."""
-
-
-def renumbered(values: NDArray[Any]) -> Clusters:
-    """Number equal values, which can be names of people, from 0, in the order of their first rows."""
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int32)
-    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return rank[inverse]
 
 
 class RaggedArray:

@@ -7,7 +7,7 @@ Arrow kernels.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,14 @@ def combined_keys(columns: list[Keys]) -> Keys:
 def unordered_row_keys(columns: list[Keys]) -> Keys:
     """Combine the keys of a row's texts so that their order does not matter."""
     return combined_keys(list(np.sort(np.stack(columns), axis=0)))
+
+
+def renumbered(values: NDArray[Any]) -> NDArray[np.int32]:
+    """Number equal values, which can be names of people, from 0, in the order of their first rows."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    return rank[inverse]
 
 
 def same_text_keys(columns: Iterable[pa.Array]) -> Keys:

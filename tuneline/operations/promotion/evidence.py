@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tuneline.core.params.data import DataParams
 from tuneline.core.params.loading import load_params, read_yaml
-from tuneline.core.paths import PARAMS, PREDICTIONS, RAW, SOURCE, VALIDATION_PREDICTIONS
+from tuneline.core.paths import PARAMS, PREDICTIONS, RAW, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.git import lock_at
 from tuneline.core.repository.programs import ProgramError
@@ -34,6 +34,7 @@ from tuneline.rows.reading.formats import ENDINGS, data_input
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import LEAVE_OUT, BadRows
 from tuneline.rows.reading.tables import open_table
+from tuneline.rows.splits.files import source_folder
 
 VALIDATION = "validation"
 """Name of the split that chooses epochs, thresholds and temperatures."""
@@ -234,7 +235,7 @@ def column_of_rows(root: Path, split: str, column: str) -> NDArray[Any]:
     data = load_params(root / PARAMS).data
     values: dict[int, str] = {}
     if data.source == "files":
-        for path in sorted((root / SOURCE / (data.path or ".")).rglob("[!.]*")):
+        for path in sorted((root / source_folder(data.path)).rglob("[!.]*")):
             if path.name.endswith(ENDINGS):
                 for key, value in _column_of_file(path, data, column):
                     values.setdefault(key, value)

@@ -113,9 +113,8 @@ def sniff(
     records = list(filter(None, first_records(lines, source)))
     if is_title(records):
         title = listed(filter(None, records[0]))
-        raise DataError(
-            f"{path}: the first line, {title}, is a title above the table.", "Remove what is above the table."
-        )
+        hint = f"Remove what is above the table: {title}."
+        raise DataError(f"{path}: the first line is a title above the table.", hint)
     if header is None:
         header = _has_header(source, records, required)
     if header:
@@ -144,9 +143,10 @@ def _has_header(source: Input, records: Sequence[Sequence[str]], required: Colle
         return False
     cells = listed([cell[:SHOWN_CHARACTERS] for cell in first], SHOWN_CELLS)
     raise UnclearHeaderError(
-        f"{source.name}: the first line of the table, {cells}, can name the columns, or be a row like the"
-        f" others; then the columns are {listed(numbered, SHOWN_CELLS)}.",
-        "Name the texts by the right names: --text COLUMN.",
+        f"{source.name}: the first line of the table can name the columns, or be a row like the others.",
+        f"It is {cells}. If it names the columns, add --header. If it is a row, add --no-header: the columns"
+        f" are {listed(numbered, SHOWN_CELLS)} then. A command without these options takes the right names of"
+        " the texts: --text COLUMN.",
     )
 
 
@@ -200,15 +200,18 @@ def _refuse_no_rows(path: Path) -> None:
 
 
 def sniffed_input(
-    path: Path, required: Collection[str], *, file_format: Format | None = None, encoding: str | None = None
+    path: Path | None, required: Collection[str], file_format: Format | None, encoding: str | None
 ) -> Input:
     """Return a file as it is detected, and print how that is if it is unusual.
 
-    The columns that the caller requires tell a header. The other arguments are those of ``sniff``.
+    The columns that the caller requires tell a header. A stream is not read ahead, so nothing of it is
+    detected. The other arguments are those of ``sniff``.
     """
+    if path is None or path.is_fifo():
+        stream_format = file_format or format_of(path, "the format")
+        return stream_format.usual(path).told({"encoding": encoding})
     source = sniff(path, file_format=file_format, encoding=encoding, required=required)
-    usual = source.format.usual(path)
-    if source != replace(usual, encoding=encoding or usual.encoding):
+    if source != source.format.usual(path).told({"encoding": encoding}):
         say(f"{path}: read as {source.described()}", error=True)
     return source
 

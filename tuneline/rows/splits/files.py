@@ -125,8 +125,16 @@ def _rows(source: Input, columns: LabelledColumns, bad: BadRows) -> Iterator[pa.
         yield from labelled_rows(table, columns, bad)
 
 
-def _folder(path: str | None) -> Path:
+def source_folder(path: str | None) -> Path:
     """Return the folder that ``data.path`` names, with or without ``data/source/`` in front."""
+    folder = Path(path or ".")
+    if folder.parts[:2] == SOURCE.parts:
+        return folder
+    return SOURCE / folder
+
+
+def _folder(path: str | None) -> Path:
+    """Return the folder that ``data.path`` names; refuse one that is elsewhere, or missing."""
     folder = Path(path or ".")
     if folder.is_absolute() or ".." in folder.parts:
         raise DataError(
@@ -134,8 +142,7 @@ def _folder(path: str | None) -> Path:
             f"Put the files under {SOURCE}/: DVC tracks that folder and reruns the stage when a file in it"
             " changes.",
         )
-    if folder.parts[:2] != SOURCE.parts:
-        folder = SOURCE / folder
+    folder = source_folder(path)
     if not folder.is_dir():
         raise DataError(
             f"data.path: {folder} is not a folder.",

@@ -24,7 +24,6 @@ from tuneline.core.params.data import DataParams
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.runtime.terminal import Progress, listed, progress
-from tuneline.core.stage.arrays import renumbered
 from tuneline.core.stage.provenance import AppliedCorrections, SplitSource
 from tuneline.core.stage.tables import (
     GROUP_COLUMN,
@@ -35,7 +34,7 @@ from tuneline.core.stage.tables import (
     write_batches,
     write_numbers,
 )
-from tuneline.core.stage.texts import Keys
+from tuneline.core.stage.texts import Keys, renumbered
 from tuneline.model.tasks import Task, unnamed_task
 from tuneline.model.tasks.columns import array_of, label_type, observed_classes, stored_labels
 from tuneline.model.tasks.schemas import raw_schema

@@ -187,8 +187,9 @@ def test_decimal_commas_below_a_header_with_semicolons_are_no_delimiter(tmp_path
     ],
 )
 def test_title_above_a_table_is_refused(tmp_path, content):
-    with pytest.raises(DataError, match="'Export of all tickets', is a title"):
+    with pytest.raises(DataError, match="the first line is a title") as refused:
         sniff(written(tmp_path, "a.csv", content))
+    assert "'Export of all tickets'" in refused.value.hint
 
 
 def test_header_above_texts_with_delimiters_is_no_title(tmp_path):

@@ -16,11 +16,11 @@ from tuneline.cli.init.rows import read_files
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks import TASKS, unnamed_task
+from tuneline.rows.proposals.files import sniffed_input
 from tuneline.rows.proposals.readings import UserChoices
 from tuneline.rows.reading.labelled import LABEL, LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import BadRowPolicy, BadRows
 from tuneline.rows.reading.tables import open_table
-from tuneline.serve.batch import opened_input
 from tuneline.serve.columns import InputColumns
 from tuneline.serve.streaming import good_rows
 
@@ -122,7 +122,7 @@ def check_commands(path: Path) -> Sequence[tuple[str, ...]]:
     filled = [texts for texts in expected if any(text and text.strip() for text in texts)]
 
     # predict
-    source = opened_input(path, columns, None, None)
+    source = sniffed_input(path, columns, None, None)
     assert source == files["train"].source
     with open_table(source) as opened:
         rows_of_predict = good_rows(opened, InputColumns(columns), BadRows(str(path), "row", EVERY_ROW))
