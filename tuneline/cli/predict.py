@@ -106,7 +106,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.rows.reading.tables import known_encoding, not_a_file
     from tuneline.serve.batch import FileTask, named_format, named_sources, predict_to_folder
     from tuneline.serve.columns import InputColumns
-    from tuneline.serve.model_choice import ModelChoice, RequiredRisk, promised_rule, text_columns
+    from tuneline.serve.model_choice import ModelChoice, RequiredRisk, promised_rule
     from tuneline.serve.streaming import StreamOptions, predict_input
     from tuneline.serve.writing import PredictionOutput, output_kind_of
 
@@ -138,7 +138,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     choice = ModelChoice(model, precision, threads)
     classifier = choice.load()
     kept = tuple(dict.fromkeys(keep or ()))
-    texts = text_columns(text, classifier.text_columns)
+    texts = classifier.input_columns(text)
     input_columns = InputColumns(texts, None if "all" in kept else kept)
 
     # predictions

@@ -116,6 +116,24 @@ class ExportedModel:
             return f"longer than {limit} tokens: the model did not read the rest"
         return f"longer than {self.max_length} tokens: the model did not read the rest"
 
+    def input_columns(self, named: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the columns of a file that hold the text: named by ``--text``, else as in training.
+
+        Raises:
+            StageError: ``--text`` names more or fewer columns than the model takes.
+        """
+        if not named:
+            return self.text_columns
+        if len(named) != len(self.text_columns):
+            required = "one text, as in --text body"
+            if len(self.text_columns) == 2:
+                required = "two texts, as in --text subject --text body"
+            raise StageError(
+                f"--text: {len(named)} given, but the model takes {required}.",
+                f"It was trained on {' and '.join(self.text_columns)}.",
+            )
+        return tuple(named)
+
     def encode(self, texts: Sequence[tuple[str, ...]]) -> EncodedRows:
         """Tokenize rows of one or two texts, exactly as the stage ``tokenize`` does.
 

@@ -59,6 +59,14 @@ def error_sizes(predictions: Predictions) -> Floats:
     return np.asarray(np.where(wrong.any(axis=1), most_confident_error, confidence.min(axis=1)))
 
 
+def ordered_errors(predictions: Predictions) -> tuple[NDArray[np.int64], Floats]:
+    """Return the rows with a wrong prediction, of numbers all rows, and their sizes, the largest first."""
+    sizes = error_sizes(predictions)
+    rows = np.flatnonzero(predictions.errors)
+    rows = rows[np.argsort(-sizes[rows], kind="stable")]
+    return rows, sizes[rows]
+
+
 def about_errors(predictions: Predictions) -> str:
     """Return what the largest errors are, in words."""
     if isinstance(predictions.task, Multilabel):
@@ -185,15 +193,14 @@ def largest_errors(
 ) -> list[ModelError]:
     """Return the wrong predictions with the highest probability, or the largest errors of numbers."""
     task = predictions.task
-    sizes = error_sizes(predictions)
-
-    wrong = np.flatnonzero(predictions.errors)
-    rows = wrong[np.argsort(-sizes[wrong], kind="stable")][:MAX_ERRORS]
+    rows, sizes = ordered_errors(predictions)
+    rows = rows[:MAX_ERRORS]
     errors = []
-    for row, texts in zip(rows.tolist(), read_texts(raw, rows, text_columns), strict=True):
-        measure = f"error {sizes[row]:.3g}"
+    texts_of_rows = read_texts(raw, rows, text_columns)
+    for row, size, texts in zip(rows.tolist(), sizes[:MAX_ERRORS].tolist(), texts_of_rows, strict=True):
+        measure = f"error {size:.3g}"
         if task.has_classes:
-            measure = f"confidence {100 * sizes[row]:.1f} %"
+            measure = f"confidence {100 * size:.1f} %"
         label = label_text(task, predictions.labels[row])
         errors.append(ModelError(row, texts, label, label_text(task, predictions.values[row]), measure))
     return errors

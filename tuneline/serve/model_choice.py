@@ -1,4 +1,4 @@
-"""The model that a command predicts with, the columns that it reads, and the rows that it answers."""
+"""The model that a command predicts with, and the rows that it answers."""
 
 import functools
 from dataclasses import dataclass
@@ -37,26 +37,6 @@ class ModelChoice:
     def file(self) -> Path:
         """Return the ONNX file; a ``StageError`` if it or another file of the model is missing or damaged."""
         return exported_file(self.path, self.precision)
-
-
-def text_columns(named: list[str] | None, trained: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that hold the text: named by ``--text``, else as in training.
-
-    Raises:
-        StageError: ``--text`` names more or fewer columns than the model takes.
-    """
-    if not named:
-        return trained
-    if len(named) != len(trained):
-        if len(trained) == 1:
-            required = "one text, as in --text body"
-        else:
-            required = "two texts, as in --text subject --text body"
-        raise StageError(
-            f"--text: {len(named)} given, but the model takes {required}.",
-            f"It was trained on {' and '.join(trained)}.",
-        )
-    return tuple(named)
 
 
 @dataclass(frozen=True)

@@ -134,3 +134,21 @@ class ModelRepository:
             if tag is not None and tag.artifact == ARTIFACT:
                 tags.append(tag)
         return RegistryTags(ARTIFACT, tuple(tags)) if tags else None
+
+
+@contextmanager
+def found_models(name: str) -> Iterator[tuple[str, Path]]:
+    """Yield what people call the models of a folder, or of a stage of this checkout, and their folder.
+
+    The files of a stage are in a temporary folder, which is removed at the end of the block.
+
+    Raises:
+        StageError: There is no such folder or stage, or the files of its version cannot be fetched.
+    """
+    if Path(name).exists():
+        yield name, Path(name)
+        return
+    models = ModelRepository(".")
+    version = models.version(name)
+    with models.files(version) as folder:
+        yield f"{name} ({version.name})", folder

@@ -10,12 +10,12 @@ import pytest
 
 from tests.conftest import SHARED
 from tests.params import write_params
-from tuneline.cli.evaluate.file_evaluation import read_labelled
 from tuneline.cli.init.planning import Plan, make_plan
 from tuneline.cli.init.rows import read_files
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks import TASKS, unnamed_task
+from tuneline.rows.labelled_file import read_labelled
 from tuneline.rows.proposals.files import sniffed_input
 from tuneline.rows.proposals.readings import UserChoices
 from tuneline.rows.reading.labelled import LABEL, LabelledColumns, labelled_rows
@@ -142,14 +142,10 @@ def check_evaluation(path: Path, made: Plan, rows: list[dict]) -> None:
     for label in labels:
         names.update(label if isinstance(label, list) else [str(label)])
     task = TASKS[decision.task].of_outputs(sorted(names))
-    evaluated = read_labelled(
-        path,
-        decision.text_columns,
-        decision.label_column,
-        task,
-        EVERY_ROW,
-        sets=decision.sets,
+    columns = LabelledColumns(
+        decision.text_columns, decision.label_column, task, policy=EVERY_ROW, sets=decision.sets
     )
+    evaluated = read_labelled(path, columns)
     usable = [row for row in rows if row[LABEL] is not None and row["text_0"]]
     assert evaluated.texts[decision.text_columns[0]].to_pylist() == [row["text_0"] for row in usable]
     values = [task.value(label) for label in evaluated.labels]
