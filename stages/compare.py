@@ -69,7 +69,7 @@ def main() -> dict[str, float]:
             validation_labels, finite(of_validation), trained.task, validation_clusters
         )
         decisions[precision] = ModelDecisions.of(costs, validated, comparison.exported, new)
-        violations, unclear = judge_comparison(comparison, params.compare.tolerance(precision), metric.name)
+        violations, unclear = judge_comparison(comparison, params.compare.tolerance(precision))
         decided = replace(comparison.exported, task=decisions[precision].task)
         qualities[precision] = {**quality(decided, metric), **decisions[precision].metrics}
         models[precision] = {

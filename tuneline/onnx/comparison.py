@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tuneline.core.params.evaluate import Fp32Tolerance, Tolerance
 from tuneline.judge.evaluation.curves import probability_scores
 from tuneline.judge.metrics.predictions import Predictions
-from tuneline.judge.metrics.stats import Estimate, effective_rows, exact_interval
+from tuneline.judge.metrics.stats import Difference, Estimate, effective_rows, exact_interval
 from tuneline.judge.metrics.table import Metric
 from tuneline.model.tasks.task import Logits
 
@@ -82,20 +82,42 @@ class LogitComparison:
     """Comparison of one exported model with the trained model.
 
     Attributes:
-        metrics: ``max_abs_diff`` of logits; ``agreement``, the mean over the rows, with the ends of its
-            interval; ``flips``, the number of rows with another prediction; and the drop of the metric with
-            the ends of its interval.
+        metric: Name of the metric whose drop is limited.
+        agreement: Mean of ``agreement`` over the rows.
+        drop: The metric of the trained model and of the exported one.
         exported: Predictions of the exported model, with 0 for NaN and infinity.
         difference: Largest difference of a logit in each row, of shape ``(rows,)``.
         flipped: Rows with another prediction, the largest difference first.
         not_finite: Rows with NaN or infinity.
     """
 
-    metrics: dict[str, float]
+    metric: str
+    agreement: Estimate
+    drop: Difference
     exported: Predictions
     difference: NDArray[np.float64]
     flipped: NDArray[np.int64]
     not_finite: NDArray[np.int64]
+
+    @property
+    def max_abs_diff(self) -> float:
+        """Largest difference of a logit."""
+        return round(float(self.difference.max()), MOST_DIGITS)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Its entries in ``reports/compare/comparison.json``."""
+        drop = f"{self.metric}_drop"
+        return {
+            "max_abs_diff": self.max_abs_diff,
+            "agreement": self.agreement.value,
+            "agreement_low": self.agreement.low,
+            "agreement_high": self.agreement.high,
+            "flips": len(self.flipped),
+            drop: self.drop.value,
+            f"{drop}_low": self.drop.low,
+            f"{drop}_high": self.drop.high,
+        }
 
 
 def finite(logits: Logits) -> Logits:
@@ -120,30 +142,17 @@ def compare_logits(
     agreeing[not_finite] = 0.0
     flipped = np.flatnonzero(agreeing < 1.0)
     independent = effective_rows(agreeing, trained.clusters)
-    agreement_interval = exact_interval(float(agreeing.mean()) * independent, independent)
-
-    # drop of the metric
-    drop = f"{metric.name}_drop"
-    metric_drop = trained.difference(metric, exported.values, seed=seed)
-
-    metrics = {
-        "max_abs_diff": round(float(per_row.max()), MOST_DIGITS),
-        "agreement": float(agreeing.mean()),
-        "agreement_low": agreement_interval.low,
-        "agreement_high": agreement_interval.high,
-        "flips": len(flipped),
-        drop: metric_drop.value,
-        f"{drop}_low": metric_drop.low,
-        f"{drop}_high": metric_drop.high,
-    }
+    mean = float(agreeing.mean())
+    interval = exact_interval(mean * independent, independent)
     # A stable sort: rows of equal difference stay in the order of the split.
     flipped = flipped[np.argsort(-per_row[flipped], kind="stable")]
-    return LogitComparison(metrics, exported, per_row, flipped, not_finite)
+
+    drop = trained.difference(metric, exported.values, seed=seed)
+    estimate = Estimate(mean, interval.low, interval.high)
+    return LogitComparison(metric.name, estimate, drop, exported, per_row, flipped, not_finite)
 
 
-def judge_comparison(
-    comparison: LogitComparison, tolerance: Tolerance, metric: str
-) -> tuple[list[str], list[str]]:
+def judge_comparison(comparison: LogitComparison, tolerance: Tolerance) -> tuple[list[str], list[str]]:
     """Hold a comparison against the limits of its precision: values of fp32, else intervals.
 
     Returns:
@@ -154,7 +163,7 @@ def judge_comparison(
     unclear = []
     if len(comparison.not_finite):
         violations.append(f"no finite logits for {rows_named(comparison.not_finite)}")
-    largest = comparison.metrics["max_abs_diff"]
+    largest = comparison.max_abs_diff
     if isinstance(tolerance, Fp32Tolerance) and largest > tolerance.max_abs_diff:
         row = int(comparison.difference.argmax())
         violations.append(
@@ -162,7 +171,7 @@ def judge_comparison(
             f" {tolerance.max_abs_diff:g}"
         )
 
-    agreement = _estimate(comparison, "agreement", is_exact=is_exact)
+    agreement = _rounded(comparison.agreement, is_exact=is_exact)
     measured = f"agreement is {_measured(comparison, agreement)}"
     limit = tolerance.min_agreement
     if agreement.high < limit:
@@ -171,8 +180,8 @@ def judge_comparison(
     elif agreement.low < limit:
         unclear.append(f"{measured}, and min_agreement is {limit:g}")
 
-    drop = _estimate(comparison, f"{metric}_drop", is_exact=is_exact)
-    measured = f"{metric} drops by {_measured(comparison, drop)}"
+    drop = _rounded(comparison.drop, is_exact=is_exact)
+    measured = f"{comparison.metric} drops by {_measured(comparison, drop)}"
     limit = tolerance.max_metric_drop
     if drop.low > limit:
         violations.append(f"{measured}, more than max_metric_drop {limit:g}")
@@ -181,14 +190,12 @@ def judge_comparison(
     return violations, unclear
 
 
-def _estimate(comparison: LogitComparison, name: str, *, is_exact: bool) -> Estimate:
-    """Return a metric with its interval, which is the value itself if that is exact."""
-    value = round(comparison.metrics[name], MOST_DIGITS)
+def _rounded(estimate: Estimate | Difference, *, is_exact: bool) -> Estimate:
+    """Return a value with its interval, which is the value itself if that is exact."""
+    value = round(estimate.value, MOST_DIGITS)
     if is_exact:
         return Estimate(value, value, value)
-    low = round(comparison.metrics[f"{name}_low"], MOST_DIGITS)
-    high = round(comparison.metrics[f"{name}_high"], MOST_DIGITS)
-    return Estimate(value, low, high)
+    return Estimate(value, round(estimate.low, MOST_DIGITS), round(estimate.high, MOST_DIGITS))
 
 
 def _measured(comparison: LogitComparison, estimate: Estimate) -> str:

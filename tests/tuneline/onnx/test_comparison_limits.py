@@ -21,7 +21,7 @@ def judged(exported, precision="fp32", reference=REFERENCE, **limits):
     logits = np.asarray(exported, dtype=np.float32)
     comparison = compare_logits(reference, logits, METRIC_TABLE["accuracy"], 0.25, seed=0)
     tolerance = params(compare={precision: limits}).compare.tolerance(precision)
-    return judge_comparison(comparison, tolerance, "accuracy")
+    return judge_comparison(comparison, tolerance)
 
 
 def flipping(flips, rows):
