@@ -25,7 +25,7 @@ def render_report(report: Mapping[str, Any]) -> str:
 
 def render_card(report: Mapping[str, Any]) -> str:
     """Return the model card: metadata, then Markdown."""
-    columns = " and ".join(report["params"].get("data.text_columns") or ["a text"])
+    columns = " and ".join(report["run"].params.get("data.text_columns") or ["a text"])
     # Escaping of HTML would damage Markdown: in its template every text goes through ``md``.
     templates = _templates().overlay(autoescape=False)
     body = templates.get_template("model_card.md.j2").render(report=report, columns=columns)
@@ -68,20 +68,20 @@ def _metadata(report: Mapping[str, Any]) -> str:
     """Return the metadata block (YAML between lines of three dashes) of the model card."""
     from huggingface_hub import ModelCardData
 
-    params = report["params"]
+    run = report["run"]
     datasets = None
-    if params.get("data.source") == "hub" and params.get("data.path"):
-        datasets = [str(params["data.path"])]
+    if run.params.get("data.source") == "hub" and run.params.get("data.path"):
+        datasets = [str(run.params["data.path"])]
     base_model = None  # a local checkpoint has no name on the Hub
     base = report["provenance"]["base"]
     if base is not None and base.checkpoint and base.checkpoint.commit:
         base_model = base.checkpoint.name
     tags = ["tuneline"]
-    if report["exported"]:
+    if run.compared:
         tags.append("onnx")
     library = "transformers"
     record = report["export"]
-    if report["is_frozen"] or (record is not None and record.head):  # its pipelines do not know the head
+    if run.is_frozen or (record is not None and record.head):  # its pipelines do not know the head
         library = "tuneline"
 
     data = ModelCardData(
