@@ -2,13 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from accelerate.state import AcceleratorState, GradientState
 
 import stages.baseline
 import stages.compare
@@ -44,7 +44,7 @@ class Ordinal(Classification):
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> Path:
+def project(tmp_path, monkeypatch):
     """A project with raw and tokenized splits of the fourth kind, as the working directory."""
     monkeypatch.setitem(TASKS, Ordinal.kind, Ordinal)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
@@ -55,7 +55,10 @@ def project(tmp_path, monkeypatch) -> Path:
         "export.precisions": ["fp32"],
     }
     write_pipeline(tmp_path, changes=changes, labels=Ordinal(GRADES))
-    return tmp_path
+    yield tmp_path
+    # what accelerate keeps for the life of a process
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
 
 
 def test_fourth_kind_goes_from_tokenized_splits_to_answers(project):

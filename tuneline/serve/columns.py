@@ -119,7 +119,7 @@ def why_text(task: Task, words: Sequence[Mapping[str, Any]]) -> str:
     parts = []
     for word in words:
         part = f"{word['word']} {word['effect']:+.3g}"
-        if task.has_classes and not task.one_class:
+        if task.label_shape:
             part += f" ({word['label']})"
         parts.append(part)
     return "; ".join(parts)

@@ -1,30 +1,28 @@
 """Which metrics judge a task, how they average, and the loss: by kind of task."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tuneline.judge.metrics.scores import compute_metric, prediction_metrics
 from tuneline.judge.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
 from tuneline.model.tasks import Classification, Task
-from tuneline.model.tasks.task import Labels, Logits
+from tuneline.model.tasks.task import Floats, Labels, Logits
 
 ROWS_AT_A_TIME = 100_000
 FEWEST_STEPS = 3
 """Fewest classes that are a scale: of two, an error is always of the same size."""
 
 
-def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
-    """Return the number of each name if the names are steps of a scale, such as ratings from 1 to 5.
+def scale_numbers(task: Task) -> Floats | None:
+    """Return the number of each class if the names are steps of a scale, such as ratings from 1 to 5.
 
     All names are numbers, and the distances between neighbours are multiples of the smallest one. At least
     half of the steps between the lowest and the highest number are there: a few numbers that are far apart
     are rather ids. Whether the numbers are meant to be ordered, nobody can see: topics may have numbers, too.
     """
-    if len(names) < FEWEST_STEPS:
+    if not task.one_class or task.outputs < FEWEST_STEPS:
         return None
     try:
-        numbers = tuple(float(name) for name in names)
+        numbers = np.array(list(map(float, task.class_names)))
     except ValueError:
         return None
     distances = np.diff(np.sort(numbers))
@@ -34,7 +32,7 @@ def scale_numbers(names: Sequence[str]) -> tuple[float, ...] | None:
 
     steps = distances / smallest
     is_even = bool(np.allclose(steps, steps.round()))
-    if not is_even or steps.sum() + 1 > 2 * len(names):
+    if not is_even or steps.sum() + 1 > 2 * task.outputs:
         return None
     return numbers
 
@@ -45,7 +43,7 @@ def task_metrics(task: Task) -> list[Metric]:
     Of classes that are the steps of a scale, it is also how far predictions are off.
     """
     metrics = metrics_for(task.judged_as)
-    if task.one_class and scale_numbers(task.class_names) is not None:
+    if scale_numbers(task) is not None:
         metrics.append(METRIC_TABLE["mae"])
     return metrics
 
@@ -53,11 +51,8 @@ def task_metrics(task: Task) -> list[Metric]:
 def prediction_scores(task: Task, labels: Labels, predictions: Labels) -> dict[str, float]:
     """Return the metrics that predictions suffice to compute, by name."""
     scores = prediction_metrics(task.judged_as, labels, predictions, averaging(task))
-    numbers = None
-    if task.one_class:
-        numbers = scale_numbers(task.class_names)
-    if numbers is not None:
-        scale = np.array(numbers)
+    scale = scale_numbers(task)
+    if scale is not None:
         scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[labels], scale[predictions])
     return scores
 

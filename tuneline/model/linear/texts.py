@@ -95,13 +95,11 @@ def out_of_fold(texts: Sequence[Sequence[str]], labels: Labels, task: Task, seed
             cv=folds,
             method="predict_proba" if task.has_classes else "predict",
         )
+    outputs = np.arange(task.outputs)
+    if task.one_class:  # scikit-learn has a column for the classes that occur
+        outputs = np.unique(labels)
     scores = np.zeros((len(labels), task.outputs))
-    if not task.has_classes:
-        scores[:, 0] = predicted
-    elif task.one_class:
-        scores[:, np.unique(labels)] = predicted
-    else:
-        scores[:] = predicted
+    scores[:, outputs] = predicted.reshape(len(labels), -1)
     return scores
 
 

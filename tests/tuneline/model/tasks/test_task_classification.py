@@ -37,7 +37,7 @@ def test_unknown_class_that_a_person_wrote_is_no_valid_label():
     ],
 )
 def test_scale_is_of_numbers_in_even_steps(names, is_scale):
-    assert (scale_numbers(names) is not None) == is_scale
+    assert (scale_numbers(Classification(names)) is not None) == is_scale
 
 
 def test_classes_of_a_scale_have_the_mean_absolute_error_of_their_numbers():
