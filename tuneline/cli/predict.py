@@ -19,13 +19,10 @@ FILES_HELP = "CSV, TSV, JSONL or Parquet, plain or .gz; a folder of such files; 
 OUTPUT_HELP = (
     "JSONL, CSV or Parquet; a folder that ends in /, for a file per input; - for standard output (JSONL)"
 )
-
 WHY_HELP = (
     "Add the column why: the words without which the answer changes most, and by how much. Each row is"
     " predicted again without each of its words: about 30 times as long for rows of 25 words"
 )
-
-
 RISK_HELP = (
     "Largest share of wrong answers that is promised; rows that are too unsure get none: docs/decide.md"
 )
@@ -102,7 +99,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """
     from tuneline.core.params.train import RunParams
     from tuneline.rows.proposals.files import sniffed_input
-    from tuneline.rows.reading.formats import format_of
     from tuneline.rows.reading.tables import known_encoding, not_a_file
     from tuneline.serve.batch import FileTask, named_format, named_sources, predict_to_folder
     from tuneline.serve.columns import InputColumns
@@ -129,9 +125,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         raise StageError("--output: each file has a result of its own.", "Name a folder: -o results/")
 
     # - formats
-    input_kind = named_format(input_format)
-    for source in sources:
-        _ = input_kind or format_of(source, "--input-format")
+    input_kind = named_format(input_format, sources)
     output_kind = output_format or output_kind_of(target, is_folder)
 
     # - model and columns

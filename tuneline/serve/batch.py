@@ -77,9 +77,11 @@ def _data_files(folder: Path) -> list[Path]:
     return files
 
 
-def named_format(name: str | None) -> Format | None:
-    """Return the format that ``--input-format`` names."""
+def named_format(name: str | None, sources: Sequence[Path | None]) -> Format | None:
+    """Return the format that ``--input-format`` names; ``None``: each source says its own by its suffix."""
     if name is None:
+        for source in sources:
+            format_of(source, "--input-format")
         return None
     if name not in FORMATS:
         raise StageError(f"--input-format: {name!r} is not one of {', '.join(FORMATS)}.")
