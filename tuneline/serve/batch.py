@@ -25,7 +25,7 @@ from tuneline.core.stage.engines import map_tasks
 from tuneline.onnx.records import ExportRecord
 from tuneline.onnx.usage import EXPORT_RECORD
 from tuneline.rows.proposals.files import fitting_input
-from tuneline.rows.reading.formats import ENDINGS, FORMATS, data_input
+from tuneline.rows.reading.formats import ENDINGS, FORMATS, data_input, format_of
 from tuneline.rows.reading.rows import BadRowPolicy
 from tuneline.rows.reading.tables import Format, Input, not_a_file
 from tuneline.serve.columns import InputColumns

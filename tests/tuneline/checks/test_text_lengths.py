@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
+from tests.tuneline.operations.adoption.tiny_checkpoint import write_checkpoint
 from tuneline.checks.text_lengths import TextLengths, measure_texts, word_pieces
 
 MAX_LENGTH = 20

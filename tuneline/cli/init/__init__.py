@@ -65,15 +65,15 @@ def command(  # noqa: PLR0917 - typer calls it by name
     """Set up this checkout to learn from your own files (CSV, TSV, JSONL, Parquet; plain or .gz)."""
     from tuneline.cli.console import Console
     from tuneline.cli.init import display
-    from tuneline.cli.init.checkpoints import open_checkpoint
-    from tuneline.cli.init.placement import add_to_dvc, paths_for_dvc
-    from tuneline.cli.init.planning import make_plan, plan_params
-    from tuneline.cli.init.recipe import propose, write_sweep
-    from tuneline.cli.init.rows import read_files
     from tuneline.core.params import params_file
     from tuneline.core.params.loading import load_params
     from tuneline.core.paths import PARAMS
     from tuneline.core.repository.git import require_own_repository
+    from tuneline.operations.adoption.checkpoints import open_checkpoint
+    from tuneline.operations.adoption.placement import add_to_dvc, paths_for_dvc
+    from tuneline.operations.adoption.planning import make_plan, plan_params
+    from tuneline.operations.adoption.recipe import propose, write_sweep
+    from tuneline.operations.adoption.rows import read_files
     from tuneline.rows.proposals.readings import UserChoices
 
     if revision is not None and checkpoint is None:

@@ -7,10 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tuneline.cli.console import Console
-from tuneline.cli.init.planning import Plan, choose_metric, is_current
 from tuneline.core.params import Params
 from tuneline.core.paths import CORRECTIONS, SPLITS
 from tuneline.core.runtime.terminal import visible
+from tuneline.operations.adoption.planning import Plan, choose_metric, is_current
 from tuneline.rows.proposals.profiles import NESTED
 
 WIDTH = 60

@@ -85,7 +85,7 @@ def test_copy_that_cannot_be_written_leaves_the_parameters(project, tickets, mon
         target.write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tuneline.cli.init.placement.shutil.copyfile", full)
+    monkeypatch.setattr("tuneline.operations.adoption.placement.shutil.copyfile", full)
     done = init(tickets, "--force")
     assert done.exit_code == 1
     assert "data/source/tickets/all.csv cannot be written: No space left on device" in done.output
@@ -100,7 +100,7 @@ def test_interrupted_copy_leaves_no_part_and_the_next_run_completes_it(project, 
 
     before = (project / "params.yaml").read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(f"tuneline.cli.init.placement.{at}", interrupted)
+        patch.setattr(f"tuneline.operations.adoption.placement.{at}", interrupted)
         assert init(tickets, "--force").exit_code == 130
     assert contents(project / "data") == {}
     assert (project / "params.yaml").read_bytes() == before

@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SHARED
-from tuneline.cli.init.rows import read_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.operations.adoption.rows import read_file
 from tuneline.rows.proposals.files import sniff
 from tuneline.rows.reading.formats import split_records
 from tuneline.rows.reading.rows import STOP

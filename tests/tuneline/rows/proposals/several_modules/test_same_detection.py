@@ -10,11 +10,11 @@ import pytest
 
 from tests.conftest import SHARED
 from tests.params import write_params
-from tuneline.cli.init.planning import Plan, make_plan
-from tuneline.cli.init.rows import read_files
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks import TASKS, unnamed_task
+from tuneline.operations.adoption.planning import Plan, make_plan
+from tuneline.operations.adoption.rows import read_files
 from tuneline.rows.labelled_file import read_labelled
 from tuneline.rows.proposals.files import sniffed_input
 from tuneline.rows.proposals.readings import UserChoices

@@ -6,8 +6,8 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from tuneline.checks.text_lengths import TextLengths
-from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
 from tuneline.core.runtime.errors import StageError
+from tuneline.operations.adoption.checkpoints import Lengths, open_checkpoint
 
 
 def test_facts_of_a_folder_are_read_without_loading_weights(checkpoint):

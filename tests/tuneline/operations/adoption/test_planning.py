@@ -4,11 +4,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.hub import LoopbackHub
-from tests.tuneline.cli.init.tiny_checkpoint import write_checkpoint
+from tests.tuneline.operations.adoption.tiny_checkpoint import write_checkpoint
 from tuneline.cli import app
-from tuneline.cli.init.checkpoints import MULTILINGUAL, SMALL, suggested_for
 from tuneline.core.params.loading import load_params
 from tuneline.core.params.params_file import changed
+from tuneline.operations.adoption.checkpoints import MULTILINGUAL, SMALL, suggested_for
 
 runner = CliRunner(env={"COLUMNS": "200"})
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from tests.columns_corpus import KINDS, drawn
-from tests.tuneline.cli.init.conftest import planned
+from tests.tuneline.operations.adoption.conftest import planned
 from tests.tuneline.rows.proposals.test_choice import ASKED
 from tuneline.core.runtime.errors import DataError
 from tuneline.rows.proposals.readings import OpenQuestionError

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from tuneline.checks.text_lengths import TextLengths
-from tuneline.cli.init.checkpoints import Checkpoint, Lengths, suggested_for
-from tuneline.cli.init.planning import Plan, is_current
 from tuneline.core.params import Params
 from tuneline.core.params.data import WindowsParams
 from tuneline.core.params.loading import default_values
 from tuneline.core.params.params_file import get_value
 from tuneline.core.stage.launch import AUTO, CPU
 from tuneline.model.tasks import TASKS
+from tuneline.operations.adoption.checkpoints import Checkpoint, Lengths, suggested_for
+from tuneline.operations.adoption.planning import Plan, is_current
 from tuneline.operations.experiments.sweep_space import write_first
 
 RATES = ((512, 2e-4), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))

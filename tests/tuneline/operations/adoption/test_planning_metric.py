@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from tests.tuneline.cli.init.test_init import init
-from tuneline.cli.init.planning import metric_of_classes
 from tuneline.core.params.loading import load_params
+from tuneline.operations.adoption.planning import metric_of_classes
 
 
 @pytest.mark.parametrize(

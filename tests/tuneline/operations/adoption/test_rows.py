@@ -2,8 +2,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tuneline.cli.init.rows import read_file
 from tuneline.core.runtime.errors import DataError
+from tuneline.operations.adoption.rows import read_file
 from tuneline.rows.proposals.files import sniff
 from tuneline.rows.proposals.profiles import NESTED
 from tuneline.rows.reading.rows import STOP

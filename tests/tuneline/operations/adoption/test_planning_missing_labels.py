@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.download import main
-from tests.tuneline.cli.init.test_planning import init
-from tests.tuneline.cli.init.test_planning_label_layouts import cycle, write_csv, write_jsonl
+from tests.tuneline.operations.adoption.test_planning import init
+from tests.tuneline.operations.adoption.test_planning_label_layouts import cycle, write_csv, write_jsonl
 from tuneline.core.params.loading import load_params
 from tuneline.model.tasks.schemas import read_task
 from tuneline.rows.proposals.readings import OpenQuestionError

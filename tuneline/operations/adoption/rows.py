@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tuneline.cli.init.placement import by_split
 from tuneline.core.params.data import DataParams, SplitParams
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks import TASKS
+from tuneline.operations.adoption.placement import by_split
 from tuneline.rows.proposals.choice import ColumnChoice
 from tuneline.rows.proposals.files import UnclearHeaderError, sniff
 from tuneline.rows.proposals.profiles import NESTED, Column, count_columns

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tuneline.cli.init.placement import Placement, place
-from tuneline.cli.init.rows import RowFile, SplitRows, rows_of_splits
 from tuneline.core.params import Params
 from tuneline.core.params.data import FilesParams, SplitParams
 from tuneline.core.params.section import FunctionName
 from tuneline.core.paths import SPLITS
 from tuneline.core.runtime.errors import DataError
 from tuneline.judge.metrics.table import metrics_for, primary_metric
+from tuneline.operations.adoption.placement import Placement, place
+from tuneline.operations.adoption.rows import RowFile, SplitRows, rows_of_splits
 from tuneline.rows.proposals.choice import ColumnChoice, decide_columns
 from tuneline.rows.proposals.labels import is_date
 from tuneline.rows.proposals.profiles import Column

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.download import main
-from tests.tuneline.cli.init.conftest import planned
-from tests.tuneline.cli.init.test_planning import init
+from tests.tuneline.operations.adoption.conftest import planned
+from tests.tuneline.operations.adoption.test_planning import init
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tasks.schemas import read_task

@@ -4,12 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.tuneline.cli.init.conftest import planned
+from tests.tuneline.operations.adoption.conftest import planned
 from tuneline.checks.text_lengths import TextLengths
-from tuneline.cli.init.checkpoints import Lengths, open_checkpoint
-from tuneline.cli.init.recipe import fine_tuning, plan_long_texts
-from tuneline.cli.init.rows import SplitRows
 from tuneline.core.params.loading import load_params
+from tuneline.operations.adoption.checkpoints import Lengths, open_checkpoint
+from tuneline.operations.adoption.recipe import fine_tuning, plan_long_texts
+from tuneline.operations.adoption.rows import SplitRows
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""From the files of a user to ``params.yaml``: what ``tuneline init`` proposes and writes."""
