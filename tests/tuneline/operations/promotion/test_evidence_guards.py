@@ -22,12 +22,13 @@ CUSTOMERS = np.where(np.arange(ROWS) % 10 == 0, "acme", np.where(np.arange(ROWS)
 """A tenth of the rows are of one customer."""
 
 
+DATA = {"source": "files", "path": "tickets", "text_columns": ["text"], "label_column": "queue"}
+
+
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     """A project of files with a column that says whose rows they are, in another order than the raw split."""
-    write_params(tmp_path, data={
-        "source": "files", "path": "tickets", "text_columns": ["text"], "label_column": "queue",
-    })  # fmt: skip
+    write_params(tmp_path, data=DATA)
     labels = np.arange(ROWS) // 7 % 2
     texts = [f"ticket {row} of somebody" for row in range(ROWS)]
     source = tmp_path / "data/source/tickets"
@@ -86,6 +87,11 @@ def test_copies_in_a_slice_count_once(checkout):
     assert check_slices(
         checkout, replace(rows, candidate=replace(rows.candidate, clusters=copies)), {"customer: acme": 0.02}
     )[0].met
+
+
+def test_column_is_found_in_a_folder_that_is_named_from_the_root(checkout):
+    write_params(checkout, data=DATA | {"path": "data/source/tickets"})
+    assert check_slices(checkout, models(wins=10, losses_of_acme=0), {"customer": 0.02})[0].met
 
 
 def test_group_without_rows_is_not_known_to_be_kept(checkout):
