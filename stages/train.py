@@ -32,7 +32,7 @@ from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.entry import Measurements, run_stage
 from tuneline.core.stage.provenance import DevicesUsed, write_provenance
 from tuneline.core.stage.records import Metrics, write_record
-from tuneline.judge.metrics.predictions import clusters_of_split, write_predictions
+from tuneline.judge.metrics.predictions import Predictions, clusters_of_split, write_predictions
 from tuneline.judge.metrics.temperature import calibrated
 from tuneline.model.linear.pooled_classifier import LinearHead
 from tuneline.model.tokens.architectures import read_base
@@ -144,11 +144,12 @@ def publish(published: Published, metric: ValidationMetric, split: TokenizedSpli
     In the measurements, each row is decided by thresholds that the other rows choose.
     """
     clusters = clusters_of_split("validation", len(split))
-    predictions = metric.predictions(split.labels, published.logits, split.task, clusters)
-    task = calibrated(metric.decided(predictions), published.logits, split.labels, clusters)
+    predictions = Predictions.of_logits(split.labels, published.logits, split.task, clusters)
+    task = calibrated(replace(predictions, task=metric.decided(predictions)))
     publish_model(published.model, published.weights, TOKENIZER, CLASSIFIER, task)
 
     # measurements
+    predictions = metric.measured(predictions)
     write_predictions(VALIDATION_PREDICTIONS, predictions)
     interval = metric.interval(predictions, params.seed)
     metrics = training_metrics(published.progress, metric.name, interval, params.train.keep)

@@ -13,7 +13,6 @@ from transformers import AutoModelForSequenceClassification, BertConfig, PreTrai
 
 from benchmarks.training_ways.data import LABELS, VOCABULARY
 from tuneline.judge.evaluation.scoring import reported_scores
-from tuneline.judge.metrics.judging import mean_loss
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
@@ -124,11 +123,11 @@ def score(model: torch.nn.Module, split: TokenizedSplit) -> dict[str, float]:
                 .logits.float()
                 .cpu()
             )
-    task = split.task
     outputs = torch.cat(logits).numpy()
-    scores = reported_scores(Predictions.of_logits(split.labels, outputs, task))
+    predictions = Predictions.of_logits(split.labels, outputs, split.task)
+    scores = reported_scores(predictions)
     return {
-        "loss": mean_loss(task, outputs, split.labels),
+        "loss": predictions.loss(),
         "accuracy": scores["accuracy"],
         "f1": scores["f1"],
     }

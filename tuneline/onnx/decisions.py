@@ -89,7 +89,7 @@ class ModelDecisions:
             if new is not None:
                 task = _with_interval(task, reported.take(new))
             return cls(task, None, None, {})
-        task = calibrated(task, validation.logits, validation.labels, validation.clusters)
+        task = calibrated(validation)
         validation = replace(validation, task=task)
         reported = replace(reported, task=task)
         costs = chosen_costs(costs, validation)

@@ -105,8 +105,8 @@ def choose_head(
 
     scores = {}
     for candidate in (0.0, 1.0):
-        predicted = metric.predictions(split.labels, candidates[candidate], task)
-        scores[candidate] = metric.scores(predicted)[metric.name]
+        predicted = Predictions.of_logits(split.labels, candidates[candidate], task)
+        scores[candidate] = metric.scores(metric.measured(predicted))[metric.name]
     sentence = (
         f"on {len(split):,} rows of validation, frozen checkpoint: loss {losses[0.0].mean():.4f},"
         f" {metric.name} {scores[0.0]:.4f}; fine-tuned: loss {losses[1.0].mean():.4f}, {metric.name}"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tuneline.core.params import Params
 from tuneline.core.runtime.terminal import phase, progress, say
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.linear.linear_model import LinearModel, Vectors, most_rows
 from tuneline.model.linear.pooled_classifier import PooledClassifier
 from tuneline.model.tasks import Task
@@ -138,7 +139,8 @@ def evaluated_progress(
     step: int, metric: ValidationMetric, logits: Logits, split: TokenizedSplit
 ) -> TrainingProgress:
     """Return the progress of weights that no step has evaluated, with the one evaluation of their logits."""
-    scores = metric.scores(metric.predictions(split.labels, logits, split.task))
+    predictions = Predictions.of_logits(split.labels, logits, split.task)
+    scores = metric.scores(metric.measured(predictions))
     evaluation = Evaluation(step, scores["loss"], scores[metric.name])
     return TrainingProgress(step=step, evaluated=[evaluation], best_step=step)
 

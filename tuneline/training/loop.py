@@ -17,6 +17,7 @@ from tuneline.core.runtime.errors import DataError, ParamsError
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.arrays import RowNumbers
 from tuneline.core.stage.tables import SplitReader
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks.task import Logits
 from tuneline.model.tokens.batches import length_sorted_batches
 from tuneline.training.checkpoints import training_lock
@@ -252,7 +253,8 @@ def evaluate_validation(state: TrainState) -> bool:
     progress = state.progress
     split = state.validation_loader.split
     logits = predict_validation(state)
-    metrics = state.metric.scores(state.metric.predictions(split.labels, logits, split.task))
+    predictions = Predictions.of_logits(split.labels, logits, split.task)
+    metrics = state.metric.scores(state.metric.measured(predictions))
     evaluation = Evaluation(progress.step, metrics["loss"], metrics[state.metric.name])
     if not math.isfinite(evaluation.loss):
         raise DataError(

@@ -14,10 +14,11 @@ from tuneline.core.params.train import ThresholdParams
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.judge.metrics.functions import ProjectFunction
 from tuneline.judge.metrics.judging import task_metrics
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.linear.thresholds import choose_thresholds, divisions
 from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.probabilities import SMALLEST
-from tuneline.model.tasks.task import Labels, Logits
+from tuneline.model.tasks.task import Labels
 
 
 @dataclass(frozen=True)
@@ -130,18 +131,19 @@ def check_metric(params: TrainParams, task: Task) -> None:
         )
 
 
-def decided(task: Task, logits: Logits, labels: Labels, rule: ThresholdParams) -> Task:
+def decided(predictions: Predictions, rule: ThresholdParams) -> Task:
     """Return the task with the decisions, such as thresholds, that suit rows of validation best."""
+    task = predictions.task
     if not isinstance(task, Multilabel):
         return task
-    thresholds = choose_thresholds(logits.astype(np.float64), labels == 1, rule)
+    thresholds = choose_thresholds(predictions.logits.astype(np.float64), predictions.labels == 1, rule)
     return replace(task, thresholds=tuple(thresholds.tolist()), at_least_one=rule.at_least_one)
 
 
-def cross_fitted(task: Task, logits: Logits, labels: Labels, rule: ThresholdParams) -> Labels:
+def cross_fitted(predictions: Predictions, rule: ThresholdParams) -> Predictions:
     """Return predictions of rows of validation, each decided as the rows in other folds have chosen."""
-    predictions = np.empty_like(labels)
-    for held_out, others in divisions(len(labels)):
-        chosen = decided(task, logits[others], labels[others], rule)
-        predictions[held_out] = chosen.predictions(logits[held_out])
-    return predictions
+    values = np.empty_like(predictions.values)
+    for held_out, others in divisions(len(predictions)):
+        chosen = decided(predictions.take(others), rule)
+        values[held_out] = chosen.predictions(predictions.logits[held_out])
+    return replace(predictions, values=values)

@@ -22,12 +22,10 @@ from tuneline.judge.metrics.functions import (
     load_function,
     load_metric,
 )
-from tuneline.judge.metrics.judging import mean_loss
-from tuneline.judge.metrics.predictions import ClusterIds, Predictions
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.stats import Estimate
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.task import Labels, Logits
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 from tuneline.training.losses import balanced_weights, cross_fitted, decided, model_outputs
 
@@ -107,19 +105,16 @@ class ValidationMetric:
 
     def decided(self, predictions: Predictions) -> Task:
         """Return the task with the decisions that suit rows best."""
-        return decided(predictions.task, predictions.logits, predictions.labels, self.thresholds)
+        return decided(predictions, self.thresholds)
 
-    def predictions(
-        self, labels: Labels, logits: Logits, task: Task, clusters: ClusterIds | None = None
-    ) -> Predictions:
+    def measured(self, predictions: Predictions) -> Predictions:
         """Return predictions to measure by: no row is decided by thresholds that it has chosen."""
-        values = cross_fitted(task, logits, labels, self.thresholds)
-        return Predictions(labels, values, task, clusters, logits)
+        return cross_fitted(predictions, self.thresholds)
 
     def scores(self, predictions: Predictions) -> Mapping[str, float]:
         """Return the metrics of rows by name: the metrics of their task, the loss, and this one."""
         metrics = predictions.scores()
-        metrics["loss"] = mean_loss(predictions.task, predictions.logits, predictions.labels)
+        metrics["loss"] = predictions.loss()
         if self.custom is not None:
             metrics[self.name] = self.custom.compute(predictions.logits, predictions.labels)
         return metrics

@@ -29,7 +29,6 @@ from tuneline.judge.evaluation.keys import (
 )
 from tuneline.judge.evaluation.table import reported_metrics
 from tuneline.judge.metrics.functions import CustomMetric
-from tuneline.judge.metrics.judging import mean_loss
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.table import Metric
 from tuneline.model.tasks.task import Labels
@@ -54,7 +53,7 @@ def split_metrics(predictions: Predictions, custom: Sequence[CustomMetric] = ())
         custom: Metrics of the user.
     """
     metrics = reported_scores(predictions)
-    metrics["loss"] = mean_loss(predictions.task, predictions.logits, predictions.labels)
+    metrics["loss"] = predictions.loss()
     metrics["rows"] = len(predictions)
     metrics |= probability_scores(predictions)
     for metric in custom:

@@ -1,13 +1,11 @@
-"""Which metrics judge a task, how they average, and the loss: by kind of task."""
+"""Which metrics judge a task, and how they average."""
 
 import numpy as np
 
-from tuneline.judge.metrics.scores import compute_metric, prediction_metrics
 from tuneline.judge.metrics.table import METRIC_TABLE, Averaging, Metric, metrics_for
 from tuneline.model.tasks import Classification, Task
-from tuneline.model.tasks.task import Floats, Labels, Logits
+from tuneline.model.tasks.task import Floats
 
-ROWS_AT_A_TIME = 100_000
 FEWEST_STEPS = 3
 """Fewest classes that are a scale: of two, an error is always of the same size."""
 
@@ -48,26 +46,8 @@ def task_metrics(task: Task) -> list[Metric]:
     return metrics
 
 
-def prediction_scores(task: Task, labels: Labels, predictions: Labels) -> dict[str, float]:
-    """Return the metrics that predictions suffice to compute, by name."""
-    scores = prediction_metrics(task.judged_as, labels, predictions, averaging(task))
-    scale = scale_numbers(task)
-    if scale is not None:
-        scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[labels], scale[predictions])
-    return scores
-
-
 def averaging(task: Task) -> Averaging:
     """Return how F1 of classes is averaged: of two, it is F1 of the rarer one; of more, the mean over all."""
     if isinstance(task, Classification) and task.outputs == 2:
         return task.positive
     return "macro"
-
-
-def mean_loss(task: Task, logits: Logits, labels: Labels) -> float:
-    """Return the mean loss of rows, computed in float64."""
-    losses = np.empty(len(labels))
-    for start in range(0, len(labels), ROWS_AT_A_TIME):
-        rows = slice(start, start + ROWS_AT_A_TIME)
-        losses[rows] = task.losses(logits[rows], labels[rows])
-    return float(np.mean(losses))

@@ -27,8 +27,8 @@ from tuneline.core.stage.tables import (
     with_features,
     write_batches,
 )
-from tuneline.judge.metrics.judging import averaging, prediction_scores
-from tuneline.judge.metrics.scores import compute_metric
+from tuneline.judge.metrics.judging import averaging, scale_numbers
+from tuneline.judge.metrics.scores import compute_metric, prediction_metrics
 from tuneline.judge.metrics.stats import (
     LEVEL,
     RESAMPLES,
@@ -37,7 +37,7 @@ from tuneline.judge.metrics.stats import (
     metric_interval,
     paired_difference,
 )
-from tuneline.judge.metrics.table import Metric
+from tuneline.judge.metrics.table import METRIC_TABLE, Metric
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of, column_of, label_type
 from tuneline.model.tasks.schemas import read_task, stored_as
@@ -115,8 +115,21 @@ class Predictions:
         return replace(self, labels=labels, values=values, task=task, logits=_no_logits())
 
     def scores(self) -> dict[str, float]:
-        """Return the metrics that predictions suffice to compute, by name."""
-        return prediction_scores(self.task, self.labels, self.values)
+        """Return the metrics of training that predictions suffice to compute, by name."""
+        task = self.task
+        scores = prediction_metrics(task.judged_as, self.labels, self.values, averaging(task))
+        scale = scale_numbers(task)
+        if scale is not None:
+            scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[self.labels], scale[self.values])
+        return scores
+
+    def loss(self) -> float:
+        """Return the mean loss of the logits, computed in float64."""
+        losses = np.empty(len(self))
+        for start in range(0, len(self), ROW_GROUP):
+            rows = slice(start, start + ROW_GROUP)
+            losses[rows] = self.task.losses(self.logits[rows], self.labels[rows])
+        return float(np.mean(losses))
 
     def score(self, metric: Metric) -> float:
         """Return a metric of the predictions."""

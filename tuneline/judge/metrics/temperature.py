@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Multilabel, Task
-from tuneline.model.tasks.task import Labels, Logits
+from tuneline.model.tasks.task import Logits
 
 LOWEST = 0.05
 HIGHEST = 20.0
@@ -32,27 +33,29 @@ FOLDS = 3
 """Parts of the rows; what each of them loses is measured with the temperature of the others."""
 
 
-def calibrated(task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any] | None) -> Task:
+def calibrated(predictions: Predictions) -> Task:
     """Return the task with the temperatures that suit rows best, and the same predictions.
 
     All classes have one temperature. Of several labels, each has its own where that is better than a shared
     one.
 
+    A number has no probability: its task stays as it is.
+
     Args:
-        task: The task; a number has no probability, and stays as it is.
-        logits: Outputs of a model for rows that it was not trained on, ``(rows, outputs)``.
-        labels: Labels of the rows.
-        clusters: Cluster of each row, ``(rows,)``; ``None``: each row is on its own.
+        predictions: Logits of a model for rows that it was not trained on.
     """
-    rows, folds, independent = _fitting(task, logits, labels, clusters)
+    task = predictions.task
+    rows, folds, independent = _fitting(predictions)
     if not len(rows):
         return task
+    logits = predictions.logits[rows]
+    labels = predictions.labels[rows]
     if isinstance(task, Multilabel):
-        has_label = (labels[rows] == 1).astype(np.int64)
-        temperatures = _label_temperatures(logits[rows], has_label, folds, independent)
+        has_label = (labels == 1).astype(np.int64)
+        temperatures = _label_temperatures(logits, has_label, folds, independent)
         return replace(task, temperatures=tuple(temperatures.tolist()))
     if isinstance(task, Classification):
-        temperature = _chosen_temperature(logits[rows], labels[rows], folds, _surplus(independent))
+        temperature = _chosen_temperature(logits, labels, folds, _surplus(independent))
         return replace(task, temperature=temperature)
     return task
 
@@ -108,7 +111,7 @@ def best_temperature(loss: Callable[[float], float]) -> float:
 
 
 def _fitting(
-    task: Task, logits: Logits, labels: Labels, clusters: NDArray[Any] | None
+    predictions: Predictions,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Choose the rows that fit a temperature: with a label, and with finite outputs.
 
@@ -116,7 +119,9 @@ def _fitting(
         Their numbers; the fold of each, the same for rows of one cluster; and how many are independent of
         all that could have been chosen.
     """
-    labelled = np.flatnonzero(task.valid(labels) & np.isfinite(logits).all(axis=1))
+    clusters = predictions.clusters
+    is_labelled = predictions.task.valid(predictions.labels)
+    labelled = np.flatnonzero(is_labelled & np.isfinite(predictions.logits).all(axis=1))
     rows = spaced_rows(labelled)
     numbers = np.arange(len(rows))
     if clusters is not None:

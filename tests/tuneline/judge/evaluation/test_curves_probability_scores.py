@@ -11,7 +11,6 @@ from sklearn.metrics import (
 
 from tests.tuneline.model.tasks.label_sets import random_rows
 from tuneline.judge.evaluation.curves import probability_scores
-from tuneline.judge.metrics.judging import mean_loss
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.scores import prediction_metrics
 from tuneline.model.tasks import Multilabel
@@ -28,8 +27,7 @@ def test_metrics_are_those_of_scikit_learn():
         "subset_accuracy": pytest.approx(accuracy_score(labels, predictions)),
     }
     probability = TASK.scores(logits)
-    assert probability_scores(Predictions.of_logits(labels, logits, TASK))["roc_auc"] == pytest.approx(
-        roc_auc_score(labels, probability)
-    )
+    rows = Predictions.of_logits(labels, logits, TASK)
+    assert probability_scores(rows)["roc_auc"] == pytest.approx(roc_auc_score(labels, probability))
     losses = [log_loss(labels[:, label], probability[:, label]) for label in range(3)]
-    assert mean_loss(TASK, logits, labels) == pytest.approx(np.mean(losses))
+    assert rows.loss() == pytest.approx(np.mean(losses))

@@ -2,7 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.judge.metrics.judging import prediction_scores, scale_numbers, task_metrics
+from tuneline.judge.metrics.judging import scale_numbers, task_metrics
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification
 from tuneline.model.tasks.columns import encoded_predictions, parsed_labels, stored_labels
 
@@ -44,6 +45,6 @@ def test_classes_of_a_scale_have_the_mean_absolute_error_of_their_numbers():
     task = Classification(("1", "10", "2", "3", "4", "5", "6", "7", "8", "9"))  # sorted as text
     labels = np.array([0, 1, 2, 3])  # 1, 10, 2, 3
     predictions = np.array([1, 1, 3, 3])  # 10, 10, 3, 3
-    assert prediction_scores(task, labels, predictions)["mae"] == (9 + 0 + 1 + 0) / 4
+    assert Predictions(labels, predictions, task).scores()["mae"] == (9 + 0 + 1 + 0) / 4
     assert "mae" in [metric.name for metric in task_metrics(task)]
-    assert "mae" not in prediction_scores(QUEUES, labels % 3, predictions % 3)
+    assert "mae" not in Predictions(labels % 3, predictions % 3, QUEUES).scores()

@@ -16,6 +16,7 @@ from tests.params import write_params
 from tests.several_labels import DATA, MODEL, ROWS, TAGS, TRAIN, write_tagged_file
 from tuneline.core.params.train import ThresholdParams
 from tuneline.core.stage.tables import read_table
+from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Multilabel
 from tuneline.model.tasks.columns import array_of
 from tuneline.model.tasks.schemas import read_task
@@ -116,7 +117,8 @@ def test_metrics_of_validation_are_of_rows_that_did_not_choose_the_thresholds_th
     labels = array_of(task, table["label"])
     logits = np.array(table["logits"].to_pylist(), np.float32)
     predictions = array_of(task, table["prediction"])
-    assert (predictions == cross_fitted(task, logits, labels, ThresholdParams())).all()
+    rows = Predictions.of_logits(labels, logits, task)
+    assert (predictions == cross_fitted(rows, ThresholdParams()).values).all()
 
     metrics = json.loads((project / "metrics/train.json").read_text())
     expected = f1_score(labels, predictions, average="macro")
