@@ -46,13 +46,12 @@ from tuneline.training.launch import INTERRUPTED, STOPPING, end_with_launcher
 from tuneline.training.loop import train_model
 from tuneline.training.optimization import ValidationMetric
 from tuneline.training.publication import (
-    Published,
     choose_published,
     publish_curves,
     publish_model,
     training_metrics,
 )
-from tuneline.training.state import TrainingResult, TrainState
+from tuneline.training.state import FittedModel, TrainingResult, TrainState
 
 
 def main() -> Measurements:
@@ -116,7 +115,7 @@ def fit_head(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measur
     if accelerator.is_main_process:
         fitted = fit_frozen(params, inputs, accelerator)
         publish_curves(fitted.progress, fitted.metric.name, PLOTS / "training")
-        publish(Published.of_frozen(fitted, params, inputs), fitted.metric, inputs.validation, params)
+        publish(fitted.classifier(params, inputs), fitted.metric, inputs.validation, params)
         usage["training_seconds"] = round(fitted.seconds, 2)
     accelerator.wait_for_everyone()
     return usage
@@ -130,14 +129,14 @@ def publish_outs(result: TrainingResult, frozen: FrozenResult | None, inputs: In
     state = result.state
     if state.accelerator.is_main_process:
         publish_curves(state.progress, state.metric.name, PLOTS / "training")
-        published = Published(result.model, result.weights, result.logits, state.progress)
+        published: FittedModel = result
         if frozen is not None and params.model.head == "auto":
-            published = choose_published(published, frozen, result, inputs, params)
+            published = choose_published(result, frozen, inputs, params)
         publish(published, state.metric, inputs.validation, params)
     state.checkpoints.remove_all()
 
 
-def publish(published: Published, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
+def publish(published: FittedModel, metric: ValidationMetric, split: TokenizedSplit, params: Params) -> None:
     """Write the model, its metrics, and its predictions for the validation split.
 
     The task of the model has what validation chooses: thresholds, and temperatures, which change no answer.

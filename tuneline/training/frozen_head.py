@@ -28,7 +28,7 @@ from tuneline.training.devices import describe_devices
 from tuneline.training.model import build_model, pooled_classifier
 from tuneline.training.optimization import ValidationMetric
 from tuneline.training.progress import Evaluation, TrainingProgress
-from tuneline.training.state import EVALUATION_BATCH_SIZE
+from tuneline.training.state import EVALUATION_BATCH_SIZE, FittedModel
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class FrozenResult:
     progress: TrainingProgress
     seconds: float
 
-    def model(self, params: Params, inputs: Inputs) -> PooledClassifier:
-        """Return the classifier."""
+    def classifier(self, params: Params, inputs: Inputs) -> FittedModel:
+        """Return the head with its frozen checkpoint."""
         model = _untrained(params, inputs)
         model.head.load_state_dict(self.head)
-        return model.eval()
+        return FittedModel(model.eval(), model.state_dict(), self.logits, self.progress)
 
 
 def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> FrozenResult:

@@ -3,9 +3,9 @@
 import copy
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor
 from transformers.utils import logging
@@ -22,46 +22,21 @@ from tuneline.training.choice import choose_head
 from tuneline.training.data import Inputs
 from tuneline.training.frozen_head import FrozenResult, evaluated_progress, validation_logits
 from tuneline.training.progress import TrainingProgress
-from tuneline.training.state import TrainingResult
-
-
-@dataclass(frozen=True)
-class Published:
-    """The model that is published.
-
-    Attributes:
-        model: The model; its configuration and class are used.
-        weights: Its weights by name.
-        logits: Its logits for the validation split.
-        progress: Evaluations of the run that gave it.
-        choice: Entries of ``metrics/train.json`` about why it was chosen, with ``model.head: auto``.
-    """
-
-    model: TrainedModel
-    weights: dict[str, Tensor]
-    logits: Logits
-    progress: TrainingProgress
-    choice: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of_frozen(cls, fitted: FrozenResult, params: Params, inputs: Inputs) -> Self:
-        """Return the linear model with its frozen checkpoint."""
-        model = fitted.model(params, inputs)
-        return cls(model, model.state_dict(), fitted.logits, fitted.progress)
+from tuneline.training.state import FittedModel, TrainingResult
 
 
 def choose_published(
-    tuned: Published, frozen: FrozenResult, result: TrainingResult, inputs: Inputs, params: Params
-) -> Published:
+    tuned: TrainingResult, frozen: FrozenResult, inputs: Inputs, params: Params
+) -> FittedModel:
     """Return the fine-tuned model, the linear one on the frozen checkpoint, or an average of both."""
     split = inputs.validation
-    metric = result.state.metric
-    start = Published.of_frozen(frozen, params, inputs)
+    metric = tuned.state.metric
+    start = frozen.classifier(params, inputs)
 
     # the validation split decides
     candidates = {0.0: start.logits, 1.0: tuned.logits}
     if isinstance(start.model, PooledClassifier) and isinstance(tuned.model, PooledClassifier):
-        candidates |= averaged_logits(start.model, result, inputs)
+        candidates |= averaged_logits(start.model, tuned, inputs)
     choice = choose_head(candidates, split, metric, clusters=clusters_of_split("validation", len(split)))
     say(f"train: {choice.sentence}")
 
@@ -72,7 +47,7 @@ def choose_published(
     logits = candidates[choice.share]
     weights = averaged(start.weights, tuned.weights, choice.share)
     progress = evaluated_progress(tuned.progress.step, metric, logits, split)
-    return Published(tuned.model, weights, logits, progress, choice.metrics)
+    return FittedModel(tuned.model, weights, logits, progress, choice.metrics)
 
 
 SHARES = (0.25, 0.5, 0.75)
@@ -91,13 +66,13 @@ def averaged(start: Mapping[str, Tensor], tuned: Mapping[str, Tensor], share: fl
     return weights
 
 
-def averaged_logits(start: PooledClassifier, result: TrainingResult, inputs: Inputs) -> dict[float, Logits]:
+def averaged_logits(start: PooledClassifier, tuned: TrainingResult, inputs: Inputs) -> dict[float, Logits]:
     """Return the logits of averages for the validation split, by their share; ``start`` keeps its weights."""
-    device = result.state.accelerator.device
+    device = tuned.state.accelerator.device
     model = copy.deepcopy(start).to(device)
     logits = {}
     for share in SHARES:
-        model.load_state_dict(averaged(start.state_dict(), result.weights, share))
+        model.load_state_dict(averaged(start.state_dict(), tuned.weights, share))
         logits[share] = validation_logits(model, inputs, device)
     return logits
 

@@ -1,5 +1,6 @@
 """Training state: set up from the parameters, resumed from a checkpoint, turned into the trained model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,20 +92,29 @@ class TrainState:
 
 
 @dataclass(frozen=True)
-class TrainingResult:
-    """Result of a run.
+class FittedModel:
+    """A model that may be published.
 
     Attributes:
-        state: State after the last step.
         model: Plain model, without adapters or sharding; only its configuration and class are used.
-        weights: Trained weights by name; empty in processes other than the main one.
+        weights: Its weights by name; empty in processes other than the main one.
         logits: Logits of these weights for the validation split.
+        progress: Evaluations of the run that gave it.
+        choice: Entries of ``metrics/train.json`` about why it was chosen, with ``model.head: auto``.
     """
 
-    state: TrainState
     model: TrainedModel
     weights: dict[str, Tensor]
     logits: Logits
+    progress: TrainingProgress
+    choice: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingResult(FittedModel):
+    """The model of a run, with the state after its last step."""
+
+    state: TrainState
 
 
 def set_up(
@@ -256,7 +266,7 @@ def training_result(state: TrainState, params: Params, inputs: Inputs, logits: L
     weights = state.accelerator.get_state_dict(state.model)  # every process: FSDP gathers the weights
     model = state.accelerator.unwrap_model(state.model)
     if not state.accelerator.is_main_process:
-        return TrainingResult(state, model, {}, logits)
+        return TrainingResult(model, {}, logits, state.progress, state=state)
 
     # adapters are merged in a second model: the first one may be sharded
     if state.params.lora is not None:
@@ -269,7 +279,7 @@ def training_result(state: TrainState, params: Params, inputs: Inputs, logits: L
     # whoever loads the published weights does not have the hook
     if state.target_scale is not None:
         state.target_scale.fold(weights)
-    return TrainingResult(state, model, weights, logits)
+    return TrainingResult(model, weights, logits, state.progress, state=state)
 
 
 def print_startup_summary(state: TrainState) -> None:
