@@ -69,7 +69,7 @@ def ordered_errors(predictions: Predictions) -> tuple[NDArray[np.int64], Floats]
 
 def about_errors(predictions: Predictions) -> str:
     """Return what the largest errors are, in words."""
-    if isinstance(predictions.task, Multilabel):
+    if predictions.task.label_shape:
         return (
             "Rows that do not get exactly their labels. The confidence is of the wrong decision on a label"
             " that the model is surest of."

@@ -54,7 +54,7 @@ class Loss:
             losses = self.function(outputs, labels).float()
         elif not self.task.has_classes:
             losses = functional.mse_loss(outputs, labels, reduction="none")
-        elif isinstance(self.task, Multilabel):
+        elif self.task.label_shape:
             # the mean over the labels; smoothing moves each target by half its share towards 0.5
             targets = labels.float() * (1 - self.label_smoothing) + self.label_smoothing / 2
             losses = functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
@@ -69,7 +69,7 @@ class Loss:
 
     def total_weight(self, labels: Labels) -> float:
         """Return the divisor of the summed losses: the number of examples, or their summed class weights."""
-        if self.class_weights is None or isinstance(self.task, Multilabel):
+        if self.class_weights is None or self.task.label_shape:
             return float(len(labels))
         return float(self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
 
@@ -88,7 +88,7 @@ def balanced_weights(task: Task, labels: Labels) -> NDArray[np.float32]:
     Data"); with several labels per row, the rows without each label by the rows with it. A label without rows
     weighs 1.
     """
-    if isinstance(task, Multilabel):
+    if task.label_shape:
         rows = (labels == 1).sum(axis=0)
         weights = np.where(rows > 0, (len(labels) - rows) / np.maximum(rows, 1), 1.0)
         return np.maximum(weights, SMALLEST).astype(np.float32)
@@ -107,7 +107,7 @@ def new_bias(
     Detection", section 4.1): on 2,798 package descriptions with 25 labels, 6 epochs of MiniLM gave a macro F1
     of 0.455 on validation with it, and 0.263 without.
     """
-    if not isinstance(task, Multilabel):
+    if not task.label_shape:
         return None
     with_label = (labels == 1).sum(axis=0) + 0.5
     without = (labels == 0).sum(axis=0) + 0.5
