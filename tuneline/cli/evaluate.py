@@ -112,8 +112,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     if json is not None:
         write_record(json, Metrics.of(evaluation.metrics))
     if errors is not None:
-        number = write_errors(errors, rows, evaluation.predictions, params.data)
-        say(f"errors: {number:,} rows, {errors}")
+        say(f"errors: {write_errors(errors, rows, evaluation.predictions, params.data):,} rows, {errors}")
 
 
 def print_evaluation(title: str, evaluation: "FileEvaluation", run: "RunFacts", seed: int) -> None:
@@ -141,10 +140,10 @@ def print_evaluation(title: str, evaluation: "FileEvaluation", run: "RunFacts", 
 
     for finding in judge_run(run):
         say(str(finding))
-    slices = evaluation.slices
-    worst = slices.worst
+    worst = evaluation.slices.worst
     if worst is not None:
+        metric = evaluation.slices.metric
         say(
-            f"Worst slice: {worst.by} {worst.name}, {run.title_of(slices.metric)} {slices.value(worst):.3f}"
+            f"Worst slice: {worst.by} {worst.name}, {run.title_of(metric)} {worst.metrics[metric]:.3f}"
             f" ({worst.rows:,} rows, 95 % interval {worst.low:.3f} to {worst.high:.3f})."
         )
