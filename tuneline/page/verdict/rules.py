@@ -283,10 +283,10 @@ def _learn_more(run: RunFacts) -> str:
 
 
 def _instead(run: RunFacts, best: Comparison) -> str:
-    """Return what to do about a simple model of words that is not beaten."""
+    """Return what to do about a simple model, of words or of the cosine, that is not beaten."""
     if best.model == 1:
         return "Nothing is left to gain on these rows: use the simpler model, or test on more rows."
-    return f"{_learn_more(run)} Or use words alone."
+    return f"{_learn_more(run)} Or use {best.title} alone."
 
 
 def _unknown_language(run: RunFacts) -> Finding | None:

@@ -190,7 +190,8 @@ def test_frozen_head_is_not_judged_against_itself_but_against_the_cosine():
     assert list(findings) == ["good"]
     assert "clearly above TF-IDF" in findings["good"].sentence
     unclear = BEATEN | ITSELF | against("cosine", 0.89, -0.01, 0.02)
-    assert "not_above_simple_model" in judged(unclear, FROZEN)
+    found = judged(unclear, FROZEN)["not_above_simple_model"]
+    assert found.advice.endswith("Or use the cosine of frozen vectors alone.")
 
 
 BOTH = {"head_is_frozen": 1, "frozen_calibrated_loss": 0.5, "tuned_calibrated_loss": 0.6}
