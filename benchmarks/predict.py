@@ -25,7 +25,7 @@ from tuneline.core.stage.records import file_hash, write_record
 from tuneline.model.tokens.architectures import restrict_last_layer
 from tuneline.model.tokens.batches import Batch, length_sorted_batches
 from tuneline.model.tokens.tokenizer import save_tokenizer
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 from tuneline.onnx.candidates import embed, tokenizer_record
 from tuneline.onnx.graph import save_model, to_onnx
 from tuneline.onnx.int8 import to_dynamic_int8

@@ -34,7 +34,7 @@ from tuneline.model.tasks.schemas import raw_schema
 from tuneline.model.tokens.encoded_columns import ENCODED_AT_A_TIME, Encoder
 from tuneline.model.tokens.long_text import LongText
 from tuneline.model.tokens.tokenizer import load_tokenizer, save_tokenizer
-from tuneline.model.tokens.training import (
+from tuneline.model.tokens.wordpiece import (
     TRAINING_ROWS,
     SavedTokenizer,
     Shard,

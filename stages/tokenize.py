@@ -29,7 +29,7 @@ from tuneline.model.tokens.encoded_columns import EncodingCounts
 from tuneline.model.tokens.long_text import LongText
 from tuneline.model.tokens.tokenizer import checkpoint_limit, load_tokenizer, save_tokenizer
 from tuneline.model.tokens.tokenizer_settings import TOKENIZER_JSON
-from tuneline.model.tokens.training import (
+from tuneline.model.tokens.wordpiece import (
     TRAINING_ROWS,
     SavedTokenizer,
     Shard,

@@ -119,7 +119,7 @@ def write_pipeline(
         labels: Another task of three classes.
     """
     from tuneline.model.tokens.tokenizer import save_tokenizer
-    from tuneline.model.tokens.training import train_wordpiece
+    from tuneline.model.tokens.wordpiece import train_wordpiece
 
     labels = labels or task_with_names(None if regression else QUEUES)
     generator = random.Random(0)

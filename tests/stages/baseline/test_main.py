@@ -14,7 +14,7 @@ from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Classification, Regression, Task
 from tuneline.model.tasks.schemas import raw_schema
 from tuneline.model.tokens.tokenizer import save_tokenizer
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 
 WORDS = ["good great fine", "bad poor sad"]
 CLASSES, NUMBERS = Classification(("low", "high")), Regression()

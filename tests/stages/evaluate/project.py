@@ -14,7 +14,7 @@ from tuneline.model.tasks import Classification, Task
 from tuneline.model.tasks.schemas import tokenized_schema
 from tuneline.model.tokens.encoded_columns import Encoder
 from tuneline.model.tokens.tokenizer import save_tokenizer
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 from tuneline.training.model import problem_type
 
 QUEUES = Classification(("billing", "delivery", "technical"))

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.stages.tokenize.raw_splits import sentences
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from tuneline.model.tasks import Classification, Multilabel, Task
 from tuneline.model.tasks.schemas import raw_schema, tokenized_schema
 from tuneline.model.tokens.encoded_columns import Encoder
 from tuneline.model.tokens.long_text import LongText
-from tuneline.model.tokens.training import SavedTokenizer
+from tuneline.model.tokens.wordpiece import SavedTokenizer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SYLLABLES = ("ba", "de", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu")

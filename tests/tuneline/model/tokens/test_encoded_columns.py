@@ -11,7 +11,7 @@ from tuneline.model.tasks import Classification
 from tuneline.model.tasks.schemas import tokenized_schema
 from tuneline.model.tokens.encoded_columns import Encoder, encode_rows
 from tuneline.model.tokens.encoding import EncodingError
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 
 LABELS = Classification(("no", "yes"))
 TEXT = st.lists(

@@ -6,7 +6,7 @@ from transformers import BertTokenizer, ByT5Tokenizer, RobertaTokenizer
 from tests.stages.tokenize.raw_splits import sentences
 from tuneline.core.runtime.errors import StageError
 from tuneline.model.tokens.tokenizer import load_tokenizer
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 
 LABEL = "model.checkpoint: someone/bert"
 

@@ -5,7 +5,7 @@ import pytest
 from tests.stages.tokenize.raw_splits import write_raw
 from tuneline.core.runtime.errors import DataError
 from tuneline.core.stage.tables import SplitReader, shard_file
-from tuneline.model.tokens.training import training_texts
+from tuneline.model.tokens.wordpiece import training_texts
 
 
 @pytest.fixture

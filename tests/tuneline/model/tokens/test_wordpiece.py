@@ -10,13 +10,13 @@ from tests.conftest import ROOT
 from tests.stages.tokenize.raw_splits import sentences
 from tuneline.core.runtime.errors import DataError
 from tuneline.model.tokens.tokenizer import load_tokenizer, save_tokenizer
-from tuneline.model.tokens.training import (
+from tuneline.model.tokens.wordpiece import (
     train_wordpiece,
 )
 
 TRAIN = """
 import hashlib
-from tuneline.model.tokens.training import train_wordpiece
+from tuneline.model.tokens.wordpiece import train_wordpiece
 from tests.stages.tokenize.raw_splits import sentences
 tokenizer = train_wordpiece(lambda: iter([sentences(400, seed=1)]), 400)
 print(hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest())
