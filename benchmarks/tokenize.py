@@ -30,7 +30,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tuneline.core.stage.tables import SplitReader, write_batches
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.model.tokens.encoded_columns import ENCODED_AT_A_TIME, Encoder
 from tuneline.model.tokens.long_text import LongText
 from tuneline.model.tokens.tokenizer import load_tokenizer, save_tokenizer

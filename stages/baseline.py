@@ -23,7 +23,7 @@ from tuneline.core.stage.tables import SplitReader, check_text_columns, rebatch
 from tuneline.judge.metrics.predictions import write_baselines
 from tuneline.model.linear.frozen import FrozenEncoder, fit_frozen_baselines
 from tuneline.model.linear.texts import Predict, majority_model, tfidf_model
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 from tuneline.model.tasks.task import Labels
 
 

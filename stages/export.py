@@ -33,7 +33,7 @@ from tuneline.core.stage.provenance import (
 from tuneline.core.stage.records import split_hash
 from tuneline.core.stage.tables import SplitReader, input_columns
 from tuneline.model.tasks import Task, trained_task
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 from tuneline.model.tokens.batches import length_sorted_batches
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 from tuneline.model.tokens.tokenizer import long_text_beside

@@ -15,7 +15,7 @@ from tuneline.core.stage.records import write_record
 from tuneline.core.stage.tables import LABELS, SplitReader, write_table
 from tuneline.judge.metrics.predictions import Predictions, write_baselines, write_predictions
 from tuneline.model.tasks import Task, task_with_names
-from tuneline.model.tasks.schemas import raw_schema, tokenized_schema
+from tuneline.model.tasks.columns import raw_schema, tokenized_schema
 from tuneline.model.tokens.batches import compute_by_length
 from tuneline.model.tokens.encoded_columns import Encoder
 from tuneline.model.tokens.long_text import LongText

@@ -20,8 +20,7 @@ from tuneline.core.paths import METRICS, ONNX, PREDICTIONS, RAW
 from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.model.tasks import TASKS, Classification
-from tuneline.model.tasks.columns import parsed_labels
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import parsed_labels, read_task
 from tuneline.model.tasks.task import UNKNOWN
 from tuneline.serve.columns import prediction_columns
 from tuneline.serve.text_classifier import TextClassifier

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tasks.columns import tokenized_schema
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKENIZER = SHARED / "hub/models/google-bert/bert-base-uncased"

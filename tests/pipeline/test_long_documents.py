@@ -17,7 +17,7 @@ from tuneline.core.stage.provenance import BaseSource
 from tuneline.core.stage.records import write_record
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

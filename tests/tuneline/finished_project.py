@@ -28,8 +28,7 @@ from tuneline.judge.metrics.predictions import Predictions, write_predictions
 from tuneline.judge.metrics.table import primary_metric
 from tuneline.model.linear.estimators import constant_prediction
 from tuneline.model.tasks import Task, task_with_names
-from tuneline.model.tasks.columns import column_of
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import column_of, raw_schema
 
 PARAMS = {
     "seed": 42,

@@ -21,7 +21,7 @@ from tuneline.judge.metrics.predictions import Predictions, write_predictions
 from tuneline.judge.metrics.stats import metric_interval
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.operations.experiments.saved import SavedExperiment
 
 SCHEMA = Classification(("same", "different"))

@@ -42,7 +42,7 @@ from tuneline.core.runtime.terminal import phase
 from tuneline.core.stage.engines import engine
 from tuneline.core.stage.tables import GROUP_COLUMN, LABELS, SplitReader, read_numbers
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.schemas import raw_schema, read_task, tokenized_schema
+from tuneline.model.tasks.columns import raw_schema, read_task, tokenized_schema
 
 WORDS = 500
 """Most common words of a split that its profile has."""

@@ -13,8 +13,8 @@ from tuneline.core.params.section import FunctionName
 from tuneline.core.params.train import ThresholdParams
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.judge.metrics.functions import ProjectFunction
-from tuneline.judge.metrics.judging import task_metrics
 from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.scores import task_metrics
 from tuneline.model.linear.thresholds import choose_thresholds, divisions
 from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.probabilities import SMALLEST

@@ -12,7 +12,7 @@ from tests.shards import into_shards
 from tests.stages.evaluate.project import write_classifier
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Classification, Regression, Task
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.model.tokens.tokenizer import save_tokenizer
 from tuneline.model.tokens.wordpiece import train_wordpiece
 

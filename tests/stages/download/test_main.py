@@ -13,9 +13,9 @@ from stages.download import main
 from tests.conftest import ROOT
 from tests.stages.download.made import GOOD, TRAIN, write_params, write_source
 from tuneline.core.runtime.errors import ParamsError
-from tuneline.judge.metrics.judging import averaging
+from tuneline.judge.metrics.scores import averaging
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import raw_schema, read_task
+from tuneline.model.tasks.columns import raw_schema, read_task
 
 RAW = Path("data/raw")
 SAMPLE = {"source": "sample", "text_columns": ["subject", "body"], "label_column": "queue"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.stages.download.made import parquet
 from tuneline.model.tasks import Multilabel
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 
 ROWS = [
     ("late parcel", ["delivery"]),

@@ -11,7 +11,7 @@ from tests.stages.tokenize.raw_splits import sentences, write_raw
 from tuneline.core.stage.tables import write_table
 from tuneline.judge.metrics import predictions as files
 from tuneline.model.tasks import Classification, Task
-from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tasks.columns import tokenized_schema
 from tuneline.model.tokens.encoded_columns import Encoder
 from tuneline.model.tokens.tokenizer import save_tokenizer
 from tuneline.model.tokens.wordpiece import train_wordpiece

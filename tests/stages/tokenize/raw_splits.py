@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Classification, Task
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 
 NO_YES = Classification(("no", "yes"))
 WORDS = """the parcel is missing invoice was paid twice cannot log in since Monday café naïve résumé über

@@ -20,7 +20,7 @@ from tuneline.core.runtime.errors import DataError, ParamsError
 from tuneline.core.stage.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage.records import write_record
 from tuneline.model.tasks import Regression
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 
 PARAMS = {
     "tokenize": {"vocab_size": 300, "max_length": 24},

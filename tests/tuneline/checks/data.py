@@ -17,7 +17,7 @@ from tuneline.core.params import Params
 from tuneline.core.paths import SPLITS
 from tuneline.core.stage.tables import WINDOW_LENGTHS, write_table
 from tuneline.model.tasks import Classification, Multilabel, Task
-from tuneline.model.tasks.schemas import raw_schema, tokenized_schema
+from tuneline.model.tasks.columns import raw_schema, tokenized_schema
 from tuneline.model.tokens.encoded_columns import Encoder
 from tuneline.model.tokens.long_text import LongText
 from tuneline.model.tokens.wordpiece import SavedTokenizer

@@ -9,7 +9,7 @@ from tests.tuneline.finished_project import FinishedProject
 from tuneline.cli import app
 from tuneline.core.runtime.terminal import CONTROL_CHARACTERS
 from tuneline.core.stage.tables import write_table
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.page.page import CARD, PAGE, read_report
 from tuneline.page.rendering import render_card
 

@@ -18,7 +18,7 @@ from tuneline.core.stage.provenance import BaseSource, PretrainedSource
 from tuneline.core.stage.records import write_record
 from tuneline.core.stage.tables import write_table
 from tuneline.model.tasks import Task, task_with_names
-from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tasks.columns import tokenized_schema
 from tuneline.training.model import build_model
 
 NAMES = ("billing", "delivery", "technical")

@@ -27,8 +27,8 @@ from tuneline.judge.evaluation.slices import (
     slices_report,
 )
 from tuneline.judge.metrics.functions import CustomMetric
-from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.scores import averaging
 from tuneline.judge.metrics.table import Metric, primary_metric
 from tuneline.model.tasks.task import Labels
 

@@ -32,7 +32,7 @@ ALL_METRICS: Mapping[str, Metric] = {
 
 def reported_metrics(task: Task) -> list[Metric]:
     """Return the metrics of a task, in the order in which people see them."""
-    from tuneline.judge.metrics.judging import task_metrics
+    from tuneline.judge.metrics.scores import task_metrics
 
     names = [metric.name for metric in task_metrics(task)]
     reported = []

@@ -27,8 +27,7 @@ from tuneline.core.stage.tables import (
     with_features,
     write_batches,
 )
-from tuneline.judge.metrics.judging import averaging, scale_numbers
-from tuneline.judge.metrics.scores import compute_metric, prediction_metrics
+from tuneline.judge.metrics.scores import averaging, compute_metric, prediction_metrics, scale_numbers
 from tuneline.judge.metrics.stats import (
     LEVEL,
     RESAMPLES,
@@ -39,8 +38,7 @@ from tuneline.judge.metrics.stats import (
 )
 from tuneline.judge.metrics.table import METRIC_TABLE, Metric
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.columns import array_of, column_of, label_type
-from tuneline.model.tasks.schemas import read_task, stored_as
+from tuneline.model.tasks.columns import array_of, column_of, label_type, read_task, stored_as
 from tuneline.model.tasks.task import Labels, Logits
 
 ClusterIds = NDArray[Any]

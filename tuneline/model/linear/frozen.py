@@ -20,8 +20,7 @@ from tuneline.core.stage.tables import LABELS, SplitReader
 from tuneline.core.stage.texts import read_sample
 from tuneline.model.linear.linear_model import LinearModel, Vectors, cosine, most_rows, pair_features
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.columns import array_of
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import array_of, read_task
 from tuneline.model.tokens.encoded_columns import Encoder, tokenized_rows
 from tuneline.model.tokens.long_text import Answer, LongText
 from tuneline.model.tokens.tokenizer import load_tokenizer, long_text_beside

@@ -1,4 +1,4 @@
-"""Labels and predictions as columns of Arrow tables, by kind of task: how they are read and stored.
+"""Labels and predictions as columns of Arrow tables: how they are read, stored and described.
 
 Who predicts in a program has arrays only, and needs neither this module nor Arrow.
 """
@@ -11,8 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuneline.core.stage.tables import numpy_values
-from tuneline.model.tasks import Task
+from tuneline.core.stage.tables import (
+    LABELS,
+    StoredLabels,
+    numpy_values,
+    tokenized_split_schema,
+    with_features,
+)
+from tuneline.model.tasks import DECISIONS, Task, recorded_kind, task_with_names
 from tuneline.model.tasks.task import UNKNOWN, UNLABELLED, Labels
 
 UNIT_SEPARATOR = "\x1f"
@@ -155,3 +161,47 @@ def encoded_predictions(task: Task, predicted: pa.ChunkedArray) -> Labels:
     if task.label_shape and not pa.types.is_list(values.type):  # a file of text
         values = pa.array([task.parse(text) for text in values.to_pylist()], staged_type(task))
     return labels_of(task, stored_labels(task, values, task.class_names))
+
+
+def raw_schema(text_columns: Sequence[str], task: Task) -> pa.Schema:
+    """Return the schema of ``data/raw/*.parquet``: texts, ``labels``, and ``idx``, the row in the source."""
+    labels = stored_as(task)
+    fields = [pa.field(name, pa.string()) for name in text_columns]
+    fields += [pa.field(LABELS, labels.label_type), pa.field("idx", pa.int64(), nullable=False)]
+    return with_features(fields, labels)
+
+
+def tokenized_schema(token_type_ids: bool, task: Task, answer: str | None = None) -> pa.Schema:
+    """Return ``tokenized_split_schema`` of a task."""
+    return tokenized_split_schema(token_type_ids, stored_as(task), answer)
+
+
+def stored_as(task: Task) -> StoredLabels:
+    """Return how a table stores labels or predictions of a task.
+
+    The feature is what the datasets library stores about such a column, with what decides on predictions.
+    """
+    feature: dict[str, Any] = {"dtype": "float32", "_type": "Value"}
+    if task.has_classes:
+        feature = {"names": list(task.class_names), "_type": "ClassLabel"}
+    kind = recorded_kind(task)
+    if kind is not None:
+        feature["task"] = kind
+    if task.has_classes and task.decisions:
+        feature[DECISIONS] = task.decisions
+    if task.label_shape:
+        feature = {"feature": feature, "_type": "List"}
+    return StoredLabels(label_type(task), feature)
+
+
+def read_task(schema: pa.Schema, column: str = LABELS) -> Task:
+    """Return the task of a table of labels or predictions.
+
+    Raises:
+        DataError: This project did not write the table.
+    """
+    feature = StoredLabels.of(schema, column).label_feature
+    if feature["_type"] == "List":
+        feature = feature["feature"]
+    task = task_with_names(feature.get("names"), feature.get("task"))
+    return task.with_decisions(feature.get(DECISIONS, {}))

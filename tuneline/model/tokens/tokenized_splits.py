@@ -26,8 +26,7 @@ from tuneline.core.stage.tables import (
     numpy_values,
 )
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.columns import array_of
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import array_of, read_task
 from tuneline.model.tasks.task import Labels
 from tuneline.model.tokens.batches import RowWindows, TokenizedRows, joined_ranges, row_offsets
 from tuneline.model.tokens.long_text import Answer

@@ -17,8 +17,8 @@ from tuneline.core.repository.git import lock_at
 from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.stage.entry import require
 from tuneline.core.stage.tables import SplitReader, is_split_file
-from tuneline.judge.metrics.judging import task_metrics
 from tuneline.judge.metrics.predictions import Predictions, read_predictions
+from tuneline.judge.metrics.scores import task_metrics
 from tuneline.operations.experiments.paired import PairedComparison
 from tuneline.operations.experiments.saved import resolve_revision
 from tuneline.page.titles import positive_class

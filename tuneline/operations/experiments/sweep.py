@@ -24,8 +24,8 @@ from tuneline.core.repository.dvc import cached_out
 from tuneline.core.repository.git import git
 from tuneline.core.repository.programs import ProgramError, Programs, dvc_error
 from tuneline.core.runtime.errors import ParamsError, StageError
-from tuneline.judge.metrics.judging import averaging
 from tuneline.judge.metrics.predictions import read_predictions
+from tuneline.judge.metrics.scores import averaging
 from tuneline.judge.metrics.stats import Selection, select_best
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.operations.experiments.saved import TRAIN_STAGE, SavedExperiment, saved_experiments

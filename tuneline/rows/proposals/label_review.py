@@ -23,8 +23,7 @@ from tuneline.core.stage.tables import LABELS, SplitReader, check_text_columns
 from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.model.linear.texts import out_of_fold
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.columns import labels_of
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import labels_of, read_task
 from tuneline.model.tasks.task import Floats
 from tuneline.rows.proposals.spreadsheet import ENCODING, free_names, write_csv
 from tuneline.rows.reading.limits import ANY_CELL

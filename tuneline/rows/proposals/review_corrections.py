@@ -14,8 +14,7 @@ from tuneline.core.runtime.terminal import listed
 from tuneline.core.stage.tables import LABELS, SplitReader
 from tuneline.core.stage.texts import normalized
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.columns import labels_of
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import labels_of, read_task
 from tuneline.rows.proposals.label_review import CORRECT, KEY, LABEL, Suspect
 from tuneline.rows.reading.rows import nearest
 from tuneline.rows.splits.corrections import LABEL_SCHEMA, row_keys

@@ -36,8 +36,7 @@ from tuneline.core.stage.tables import (
 )
 from tuneline.core.stage.texts import Keys, renumbered
 from tuneline.model.tasks import Task, unnamed_task
-from tuneline.model.tasks.columns import array_of, label_type, observed_classes, stored_labels
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import array_of, label_type, observed_classes, raw_schema, stored_labels
 from tuneline.model.tasks.task import UNLABELLED
 from tuneline.rows.reading.label_values import sorted_names, written_classes
 from tuneline.rows.reading.labelled import LABEL, LabelledColumns

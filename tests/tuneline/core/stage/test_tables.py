@@ -4,7 +4,7 @@ import pytest
 
 from tuneline.core.stage.tables import StoredLabels, tokenized_split_schema, write_table
 from tuneline.model.tasks import Classification, Multilabel, Regression
-from tuneline.model.tasks.schemas import raw_schema, read_task, tokenized_schema
+from tuneline.model.tasks.columns import raw_schema, read_task, tokenized_schema
 
 QUEUES = Classification(("billing", "delivery"))
 SCORE = Regression()

@@ -11,7 +11,7 @@ import pytest
 from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.stage.tables import SplitReader, shard_file, split_files, write_batches
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 
 SCHEMA = raw_schema(["text"], Classification(("ham", "spam")))
 

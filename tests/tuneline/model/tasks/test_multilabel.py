@@ -12,9 +12,10 @@ from tuneline.model.tasks.columns import (
     column_of,
     encoded_predictions,
     parsed_labels,
+    raw_schema,
+    read_task,
     stored_labels,
 )
-from tuneline.model.tasks.schemas import raw_schema, read_task
 from tuneline.serve.columns import cell_text
 
 TASK = Multilabel(("angry", "billing", "technical"))

@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tuneline.judge.metrics.judging import scale_numbers, task_metrics
 from tuneline.judge.metrics.predictions import Predictions
+from tuneline.judge.metrics.scores import scale_numbers, task_metrics
 from tuneline.model.tasks import Classification
 from tuneline.model.tasks.columns import encoded_predictions, parsed_labels, stored_labels
 

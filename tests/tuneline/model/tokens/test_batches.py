@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tuneline.core.stage.tables import SplitReader, write_batches
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tasks.columns import tokenized_schema
 from tuneline.model.tokens.batches import compute_by_length, length_sorted_batches
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 

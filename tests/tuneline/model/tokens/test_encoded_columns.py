@@ -8,7 +8,7 @@ from tests.runaway import TEXT as RUNAWAY
 from tests.runaway import make_runaway
 from tests.stages.tokenize.raw_splits import WORDS, sentences
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tasks.columns import tokenized_schema
 from tuneline.model.tokens.encoded_columns import Encoder, encode_rows
 from tuneline.model.tokens.encoding import EncodingError
 from tuneline.model.tokens.wordpiece import train_wordpiece

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tuneline.core.stage.tables import LABELS, SplitReader, shard_file, write_table
 from tuneline.model.tasks import Classification, Regression
-from tuneline.model.tasks.schemas import tokenized_schema
+from tuneline.model.tasks.columns import tokenized_schema
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 CLASSES = Classification(("no", "yes"))

@@ -14,7 +14,7 @@ from tests.tuneline.operations.adoption.conftest import planned
 from tests.tuneline.operations.adoption.test_planning import init
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import DataError
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 from tuneline.rows.proposals.readings import OpenQuestionError
 
 TAGS = ["billing", "delivery", "quality", "refund"]

@@ -9,7 +9,7 @@ from stages.download import main
 from tests.tuneline.operations.adoption.test_planning import init
 from tests.tuneline.operations.adoption.test_planning_label_layouts import cycle, write_csv, write_jsonl
 from tuneline.core.params.loading import load_params
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 from tuneline.rows.proposals.readings import OpenQuestionError
 
 

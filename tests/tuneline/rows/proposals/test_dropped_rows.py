@@ -15,7 +15,7 @@ from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS, split_file
 from tuneline.core.stage.records import split_hash, write_record
 from tuneline.core.stage.tables import failing_rows_schema, shard_file, split_files, write_table
 from tuneline.model.tasks import Classification
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.rows.splits.corrections import Corrections, row_keys
 
 DATA = {"source": "files", "text_columns": ["text"], "label_column": "label"}

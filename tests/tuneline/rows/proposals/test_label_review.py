@@ -15,7 +15,7 @@ from tuneline.core.params.loading import load_params
 from tuneline.core.stage.tables import write_table
 from tuneline.judge.metrics.predictions import Predictions, write_predictions
 from tuneline.model.tasks import Classification, Multilabel, Regression
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.rows.proposals.label_review import review_labels
 from tuneline.rows.splits.corrections import row_keys
 

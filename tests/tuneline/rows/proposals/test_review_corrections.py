@@ -15,7 +15,7 @@ from tuneline.core.params.loading import load_params
 from tuneline.core.paths import RAW, SPLITS, split_file
 from tuneline.core.stage.tables import split_files, write_table
 from tuneline.model.tasks import task_with_names
-from tuneline.model.tasks.schemas import raw_schema
+from tuneline.model.tasks.columns import raw_schema
 from tuneline.rows.proposals.label_review import Suspect, write_review
 from tuneline.rows.splits.corrections import Corrections, label_file, row_keys
 

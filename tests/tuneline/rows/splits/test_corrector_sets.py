@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.tuneline.rows.splits.test_corrector import correct, key
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 
 SETS = ["a", "b;a", "", "c;b", "b"]
 CSV = "text,tags\n" + "".join(f"text number {row},{SETS[row % 5]}\n" for row in range(300))

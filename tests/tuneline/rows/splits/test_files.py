@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.stages.download.made import GOOD, TRAIN
 from tuneline.model.tasks import Regression
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 from tuneline.rows.reading.formats import FORMATS
 from tuneline.rows.reading.labelled import LabelledColumns, labelled_rows
 from tuneline.rows.reading.rows import STOP, BadRows

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 from tests.hub import LoopbackHub
 from tests.params import complete
 from tuneline.model.tasks import Multilabel
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import read_task
 
 ASKED = {"source": "hub", "text_columns": ["text"], "label_column": "label"}
 ONE_SPLIT = {"validation": 0.2, "test": 0.2, "stratify": False}

@@ -18,8 +18,7 @@ from tuneline.core.params.train import ThresholdParams
 from tuneline.core.stage.tables import read_table
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Multilabel
-from tuneline.model.tasks.columns import array_of
-from tuneline.model.tasks.schemas import read_task
+from tuneline.model.tasks.columns import array_of, read_task
 from tuneline.training.losses import cross_fitted
 
 pytestmark = pytest.mark.slow  # all stages in one process; the tests of each package have several labels
