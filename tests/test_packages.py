@@ -9,7 +9,7 @@ from tests.imports import imports
 
 
 def package_of(name: str) -> str:
-    """Return the package of a module or of a name in it: the first two parts, ``flows.runs``."""
+    """Return the package of a module or of a name in it: the first two parts, ``tuneline.rows``."""
     return ".".join(name.split(".")[:2])
 
 
