@@ -1,1 +1,1 @@
-"""Your Python: losses and metrics that params.yaml names (docs/custom-loss.md)."""
+"""Your Python: losses, metrics, data checks and slices that params.yaml names (docs/custom-loss.md)."""

@@ -2,8 +2,8 @@
 
 Reads: ``models/classifier/``; the reported split in ``data/tokenized/``; ``reports/baselines/``, what simple
 models predict; ``reports/checks/rows/``, for the metric without leaked rows; ``reports/checks/clusters/``,
-which rows are independent; the functions in ``project/`` that ``evaluate.metrics`` names; ``seed`` and the
-section ``evaluate``.
+which rows are independent; the functions in ``project/`` that ``evaluate.metrics`` and ``evaluate.slices``
+name, and for slices the texts in ``data/raw/``; ``seed`` and the section ``evaluate``.
 Computes: the logits of every row, once; metrics, with and without leaked rows; curves; metrics by slice.
 Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/evaluation.json`` with all
 metrics, ``plots/evaluation/``, and ``metrics/evaluate.json`` with those that people compare.
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
 from tuneline.core.paths import (
     BASELINES,
@@ -29,6 +30,7 @@ from tuneline.core.paths import (
     METRICS,
     PLOTS,
     PREDICTIONS,
+    RAW,
     REPORTS,
     TOKENIZED,
     split_file,
@@ -38,11 +40,11 @@ from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.entry import Measurements, require, run_stage
 from tuneline.core.stage.records import Metrics, write_record
-from tuneline.core.stage.tables import ROW_GROUP, SplitReader
+from tuneline.core.stage.tables import ROW_GROUP, SplitReader, check_text_columns
 from tuneline.judge.evaluation.evaluation import evaluate_predictions, plot_columns
 from tuneline.judge.evaluation.keys import summary
 from tuneline.judge.evaluation.scoring import leaked_rows
-from tuneline.judge.evaluation.slices import Slices
+from tuneline.judge.evaluation.slices import RowSlice, Slices, function_slices, load_slices
 from tuneline.judge.evaluation.table import ALL_METRICS
 from tuneline.judge.metrics.functions import load_metric
 from tuneline.judge.metrics.predictions import (
@@ -71,7 +73,9 @@ def main() -> Measurements:
 
     # what else may be missing or invalid is reported before the model predicts, which takes longest
     baselines = require(split_file(BASELINES, settings.split), made_by="baseline")
-    custom = [load_metric("evaluate.metrics", name, split.task, ALL_METRICS) for name in settings.functions]
+    functions = settings.metric_functions
+    custom = [load_metric("evaluate.metrics", name, split.task, ALL_METRICS) for name in functions]
+    custom_slices = read_slices(params, split)
     require(CLASSIFIER, made_by="train")
 
     # the model, which may have decisions of its own
@@ -101,6 +105,7 @@ def main() -> Measurements:
             deciding=deciding,
             seed=params.seed,
             custom=custom,
+            custom_slices=custom_slices,
             leaked=leaked,
         )
         phase("writing")
@@ -125,6 +130,26 @@ def read_split(rows: SplitReader) -> TokenizedSplit:
             "Report on a split with labels: evaluate.split.",
         )
     return split
+
+
+def read_slices(params: Params, split: TokenizedSplit) -> list[RowSlice]:
+    """Read the texts of the reported split, and return the slices of ``evaluate.slices``.
+
+    Raises:
+        DataError: The raw split has other rows than the tokenized one.
+    """
+    functions = load_slices(params.evaluate)
+    if not functions:
+        return []
+    raw = SplitReader.open(RAW, params.evaluate.split, made_by="download")
+    check_text_columns(raw, params.data.text_columns)
+    texts = raw.read(params.data.text_columns)
+    if len(texts) != len(split):
+        raise DataError(
+            f"{raw.name} has {len(texts):,} rows, and the tokenized split has {len(split):,}.",
+            "Run `dvc repro tokenize`.",
+        )
+    return function_slices(functions, texts, split.labels, split.task, params.evaluate.split)
 
 
 def check_finite(logits: Logits, split: str) -> None:

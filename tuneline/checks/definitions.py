@@ -28,8 +28,8 @@ from tuneline.core.stage.tables import LABELS
 Columns = dict[str, NDArray[Any]]
 """Scalar columns by name, of shape ``(rows,)``."""
 SEVERITIES = {"error": FailureSeverity.CRITICAL, "warning": FailureSeverity.WARNING}
-TableKind = Literal["raw", "tokenized", "between"]
-"""``raw`` and ``tokenized`` have the rows of the split.
+TableKind = Literal["raw", "tokenized", "own", "between"]
+"""``raw``, ``tokenized`` and ``own``, of the checks of the user, have the rows of the split.
 
 ``between`` has one row: the measurements of the split.
 """
@@ -45,6 +45,7 @@ class Table:
         notes: What a check found beside its measurement, as plain text, by key of the check. Notes are shown
             even if it passes.
         words: Measurements in words, by column; the others are numbers.
+        own: Checks of the user, each of the column of its name.
     """
 
     kind: TableKind
@@ -53,6 +54,7 @@ class Table:
     limits: Mapping[str, Any] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    own: Sequence["Check"] = ()
 
     @property
     def rows(self) -> int:
@@ -125,7 +127,7 @@ class Check:
         A check that tolerates a fraction tolerates one fault in any split: of 62 rows, a single one is
         already 1.6 %. A limit of 0 tolerates none.
         """
-        limit = getattr(params, self.key, 0.0)
+        limit = params.limit_of(self.key)
         if self.table == "between" or limit == 0:
             return 0
         return min(max(int(limit * rows + 1e-9), self.one_fault), rows)
@@ -138,7 +140,7 @@ class Check:
                 if name in arguments:
                     words.append(f"{word} {arguments[name]:.4g}")
             return " and ".join(words)
-        limit = getattr(params, self.key, 0.0)
+        limit = params.limit_of(self.key)
         if limit == 0:
             return "no row"
         fault = "1 row" if self.one_fault == 1 else f"{self.one_fault} rows"
@@ -155,7 +157,7 @@ def expectations(table: Table, params: ValidateParams) -> Iterator[tuple[Check, 
 
     The ``meta`` of an expectation has the key of the check and the position of the requirement in it.
     """
-    for check in CHECK_TABLE.values():
+    for check in (*CHECK_TABLE.values(), *table.own):
         severity = params.severity_of(check.key)
         if check.table != table.kind or severity == "ignore":
             continue

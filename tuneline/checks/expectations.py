@@ -126,7 +126,7 @@ def check_tables(data: DerivedData) -> CheckResults:
     for table in data.tables:
         outcomes += run_expectations(table, data.params.validate_, whole)
     # tables are checked by split, but the report is ordered by check
-    order = list(CHECK_TABLE)
+    order = list(dict.fromkeys([*CHECK_TABLE, *(check.key for table in data.tables for check in table.own)]))
     outcomes.sort(key=lambda outcome: order.index(outcome.check.key))
 
     entries = [_entry(outcome, data) for outcome in outcomes]
@@ -140,7 +140,7 @@ def check_tables(data: DerivedData) -> CheckResults:
         hashes[split] = split_hash(SplitReader.open(data.folders.raw, split, "download").paths)
     record = Checks(
         passed=not any(entry.stops for entry in entries),
-        not_run=[check for check in CHECK_TABLE if check not in checked],
+        not_run=[check for check in order if check not in checked],
         raw_sha256=hashes,
         checks=entries,
     )
@@ -305,7 +305,7 @@ def write_row_files(
             by_check[outcome.check.key].append(outcome)
     for check, of_check in by_check.items():
         phase(f"rows of {check}")
-        schema = failing_rows_schema(text_columns, pairs=CHECK_TABLE[check].relation is not None)
+        schema = failing_rows_schema(text_columns, pairs=of_check[0].check.relation is not None)
         batches = rebatch(_batches(of_check, raw, text_columns, schema), schema)
         write_batches(folder / f"{check}.parquet", schema, batches)
 

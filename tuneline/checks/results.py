@@ -37,10 +37,10 @@ class CheckEntry(Record):
     """Result of one expectation of a check on one split."""
 
     check: str
-    """Key of the check, as under ``validate`` in params.yaml."""
+    """Key of the check, as under ``validate`` in params.yaml, or the name of a function of the user."""
     split: str
     table: str
-    """Kind of the checked table: ``raw``, ``tokenized`` or ``between``."""
+    """Kind of the checked table: ``raw``, ``tokenized``, ``own`` or ``between``."""
     severity: Severity
     status: Status
     title: str

@@ -25,6 +25,7 @@ from tuneline.checks.analysis.near_duplicates import NearDuplicateRows, find_nea
 from tuneline.checks.classes import ClassFindings
 from tuneline.checks.definitions import Columns, Table, percent
 from tuneline.checks.labels import examine_labels
+from tuneline.checks.own import load_checks, own_tables
 from tuneline.checks.raw import RawSplit, copy_columns, read_raw
 from tuneline.checks.results import Profile, SplitProfile, Words
 from tuneline.checks.text_lengths import MOST_PIECES
@@ -96,8 +97,10 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
 
     Raises:
         DataError: A file has not the columns, types and label names that the pipeline writes.
+        ParamsError: A check of the user cannot be used.
     """
-    # files and their schemas
+    # checks of the user, and files with their schemas
+    own = load_checks(params.validate_)
     text_columns = params.data.text_columns
     vocabulary = Vocabulary.read(folders.tokenizer, len(text_columns))
     raw_files = {}
@@ -121,6 +124,7 @@ def derive_tables(params: Params, folders: DataFolders, promoted: Profile | None
     profiles = {split: profile_split(current, labels) for split, current in raw.items()}
     classes = ClassFindings.of(raw, labels, params)
     data = DerivedData(params, folders, labels, raw, profiles, promoted, classes, [], {})
+    data.tables.extend(own_tables(own, raw, text_columns))  # first: what the user wrote may fail
 
     # tables of rows
     phase("near-duplicates")

@@ -15,7 +15,7 @@ from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.records import NUMBER_DIGITS, rounded_numbers
 from tuneline.judge.decisions.rule import NO_NUMBER
 from tuneline.judge.evaluation.evaluation import evaluate_predictions
-from tuneline.judge.evaluation.slices import Slices
+from tuneline.judge.evaluation.slices import Slices, function_slices, load_slices
 from tuneline.judge.evaluation.table import ALL_METRICS
 from tuneline.judge.metrics.functions import load_metric
 from tuneline.judge.metrics.predictions import Predictions
@@ -49,7 +49,7 @@ def evaluate_file(
     """Predict the rows of a file, and compute what the stage ``evaluate`` computes for the reported split.
 
     Args:
-        params: The parameters: ``evaluate.metrics``, the seed, and how similar near-duplicates are.
+        params: The parameters: those of ``evaluate``, the seed, and how similar near-duplicates are.
         model: The model.
         train_metric: ``train.metric`` of its training.
         file: The rows.
@@ -58,7 +58,10 @@ def evaluate_file(
         InputError: The tokenizer of the model fails on a row.
     """
     task = model.task
-    custom = [load_metric("evaluate.metrics", name, task, ALL_METRICS) for name in params.evaluate.functions]
+    functions = params.evaluate.metric_functions
+    custom = [load_metric("evaluate.metrics", name, task, ALL_METRICS) for name in functions]
+    slice_functions = load_slices(params.evaluate)
+    custom_slices = function_slices(slice_functions, pa.table(file.texts), file.labels, task, str(file.path))
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths, truncated = predict_logits(model, file, step.advance)
         phase("independent rows")
@@ -71,6 +74,7 @@ def evaluate_file(
             deciding=project_metric(task.judged_as, train_metric),
             seed=params.seed,
             custom=custom,
+            custom_slices=custom_slices,
         )
     return FileEvaluation(predictions, metrics, slices, truncated)
 

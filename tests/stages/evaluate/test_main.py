@@ -12,7 +12,7 @@ from tests.custom_functions import write_functions
 from tests.params import change_params
 from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
-from tuneline.core.runtime.errors import DataError, StageError
+from tuneline.core.runtime.errors import DataError, ParamsError, StageError
 from tuneline.core.stage.tables import CLUSTER, write_numbers, write_table
 from tuneline.model.tasks import Classification, Regression
 
@@ -140,6 +140,58 @@ def test_functions_of_the_user_are_metrics(project):
     change_params(project, {"evaluate.metrics": ["project/metrics.py:worst"]})
     evaluate.main()
     assert metrics()["worst"] == pytest.approx((1 if "pearson" in metrics() else 2) + 0.45)
+
+
+OWN_SLICE = """
+def first_half(texts, labels):
+    assert list(texts.columns) == ["subject", "body"] and len(texts) == 45
+    return [row < 25 for row in range(len(texts))]
+def wrong(texts, labels):
+    import json, pathlib
+    rows = json.loads(pathlib.Path("wrong.json").read_text())
+    return [row in rows for row in range(len(texts))]
+def none(texts, labels):
+    return texts["body"] == "no such text"
+"""
+
+
+def test_functions_of_the_user_are_slices(project, capsys):
+    evaluate.main()
+    table = pq.read_table("reports/predictions.parquet").to_pydict()
+    right = np.array(table["label"]) == np.array(table["prediction"])
+    wrong = np.flatnonzero(~right).tolist()
+    assert len(wrong) >= 20, "enough for the worst slice"
+    Path("wrong.json").write_text(json.dumps(wrong))
+
+    write_functions(project, {"project/slices.py": OWN_SLICE})
+    names = [f"project/slices.py:{name}" for name in ("first_half", "wrong", "none")]
+    change_params(project, {"evaluate.slices": names})
+    evaluate.main()
+    slices = metrics("reports/slices.json")
+    own = {scored["slice"]: scored for scored in slices["slices"] if scored["by"] == "function"}
+    assert {name: scored["rows"] for name, scored in own.items()} == {"first_half": 25, "wrong": len(wrong)}
+    assert own["first_half"]["accuracy"] == pytest.approx(right[:25].mean(), abs=1e-6)
+    assert slices["worst"]["slice"] == "wrong"
+    assert metrics()["worst_slice_accuracy"] == 0
+    assert "function: first_half" in Path("plots/evaluation/slices.csv").read_text()
+    assert "project/slices.py:none chooses no row of test" in capsys.readouterr().out
+
+
+def test_wrong_slice_is_an_error_before_the_model_predicts(project):
+    shutil.rmtree("models/classifier")
+    write_functions(project, {"project/slices.py": "def own(texts, labels): return labels"})
+    change_params(project, {"evaluate.slices": ["project/slices.py:own"]})
+    with pytest.raises(ParamsError, match=r"evaluate\.slices: project/slices\.py:own returns Series"):
+        evaluate.main()
+
+
+def test_slices_of_a_raw_split_with_other_rows_are_refused(project):
+    path = Path("data/raw/test.parquet")
+    pq.write_table(pq.read_table(path).slice(1), path)
+    write_functions(project, {"project/slices.py": "def own(texts, labels): return labels.isna()"})
+    change_params(project, {"evaluate.slices": ["project/slices.py:own"]})
+    with pytest.raises(DataError, match="has 44 rows, and the tokenized split has 45"):
+        evaluate.main()
 
 
 def test_predictions_keep_row_order_and_class_names(project):

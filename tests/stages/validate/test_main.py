@@ -10,10 +10,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.validate import main
+from tests.custom_functions import write_functions
 from tests.params import change_params
 from tests.tuneline.checks.data import Data, good_data
 from tuneline.core.paths import REFERENCE_PROFILE, SPLITS, split_file
-from tuneline.core.runtime.errors import DataError, GateError
+from tuneline.core.runtime.errors import DataError, GateError, ParamsError
 from tuneline.core.stage.entry import run_stage
 from tuneline.core.stage.tables import GROUP_COLUMN, shard_file, write_numbers, write_table
 
@@ -206,3 +207,68 @@ def test_rows_of_a_group_are_a_cluster(valid_project):
     assert all(len(set(clusters[start : start + 10])) == 1 for start in range(0, rows, 10))
     alone = pq.read_table(valid_project / "reports/checks/clusters/train.parquet")["cluster"].to_numpy()
     assert len(set(alone)) > 0.9 * len(alone)
+
+
+PHONE_NUMBERS = "project/checks.py:no_phone_numbers"
+
+
+@pytest.fixture
+def phone_project(project):
+    """Return a project with a check of the user, which two rows of train and one of validation violate."""
+    data = good_data()
+    for split, row in (("train", 3), ("train", 70), ("validation", 5)):
+        data.raw[split]["two"][row] += " 555 123 4567"
+    data.tokenize()
+    data.set_params(lambda values: values["validate"].update(own=[PHONE_NUMBERS], unknown_rate=1.0))
+    write_project(data, project)
+    write_functions(project)
+    return project
+
+
+def own_entries() -> list[dict]:
+    entries = json.loads(Path("reports/checks/checks.json").read_text())["checks"]
+    return [entry for entry in entries if entry["check"] == "no_phone_numbers"]
+
+
+def test_check_of_the_user_stops_the_pipeline_and_is_reported_as_any_check(phone_project):
+    with pytest.raises(GateError) as failed:
+        main()
+    assert "no_phone_numbers, train: 2 of 200 rows (1 %); allowed: no row." in str(failed.value)
+    assert "`tuneline data drop --check no_phone_numbers`" in failed.value.hint
+    assert not Path("reports/checks/passed").exists()
+
+    entries = own_entries()
+    assert [(entry["split"], entry["status"], entry["failing"]) for entry in entries] == [
+        ("train", "failed", 2),
+        ("validation", "failed", 1),
+        ("test", "passed", 0),
+    ]
+    assert {entry["expectation"]["type"] for entry in entries} == {"expect_column_values_to_be_in_set"}
+    assert [row["number"] for row in entries[0]["examples"]] == [3, 70]
+    assert entries[0]["examples"][0]["reason"] == "no phone numbers false"
+    page = Path("reports/checks/index.html").read_text(encoding="utf-8")
+    assert "no_phone_numbers, train" in page
+    assert "Texts have no phone numbers." in page
+    rows = pq.read_table("reports/checks/rows/no_phone_numbers.parquet").to_pydict()
+    assert list(zip(rows["split"], rows["row"], strict=True)) == [
+        ("train", 3),
+        ("train", 70),
+        ("validation", 5),
+    ]
+
+
+def test_check_of_the_user_has_a_severity_and_a_limit(phone_project, capsys):
+    change_params(phone_project, {"validate.severity": {"no_phone_numbers": "warning"}})
+    main()
+    assert "warning: no_phone_numbers, train: 2 of 200 rows" in capsys.readouterr().out
+    change_params(phone_project, {"validate.severity": {}, "validate.own": {PHONE_NUMBERS: 0.01}})
+    main()
+    assert {entry["status"] for entry in own_entries()} == {"passed"}
+    assert {entry["allowed"] for entry in own_entries()} == {"at most 1 %, or 1 row"}
+
+
+def test_check_of_the_user_that_fails_is_an_error_with_parameter_function_and_split(phone_project):
+    code = "def no_phone_numbers(texts, labels): return texts['three'] == ''\n"
+    write_functions(phone_project, {"project/checks.py": code})
+    with pytest.raises(ParamsError, match=rf"validate\.own: {PHONE_NUMBERS} fails for train: KeyError"):
+        main()

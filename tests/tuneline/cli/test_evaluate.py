@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 import stages.baseline
 import stages.evaluate
+from tests.custom_functions import write_functions
 from tests.dvc_files import folder_hash, init_dvc
 from tests.exported_pipeline import published_pipeline
 from tests.params import change_params
@@ -104,6 +105,17 @@ def test_metrics_are_printed_with_intervals_verdict_and_what_is_unknown(project)
     assert any(line[0] == "F1" and line[3] == "to" for line in lines(done))
     assert "The model predicts the same class for all 50 rows" in done.output
     assert "Worst slice: " in done.output
+
+
+def test_functions_of_the_user_are_slices_of_a_file(project):
+    folder = project("regression")
+    code = "def low(texts, labels): return (labels <= labels.median()) & (texts['body'] != '')"
+    write_functions(folder, {"project/slices.py": code})
+    changes = {"data.task": "regression", "train.metric": "pearson"}
+    change_params(folder, {**changes, "evaluate.slices": ["project/slices.py:low"]})
+    done = run("fresh.csv")
+    assert done.exit_code == 0, done.output
+    assert "Worst slice: function low," in done.output, "the only slice with rows enough"
 
 
 def lines(done: Result) -> list[list[str]]:

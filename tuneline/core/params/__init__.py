@@ -52,7 +52,7 @@ class Params(Section):
     run: RunParams
     """How a training is saved and watched. No out depends on it."""
     evaluate: EvaluateParams
-    """The reported split and its metrics."""
+    """The reported split, its metrics and its slices."""
     export: ExportParams
     """The ONNX models."""
     compare: CompareParams
@@ -72,8 +72,9 @@ class Params(Section):
         for key, text in [("train.loss", self.train.loss), ("train.metric", self.train.metric)]:
             if text is not None and FunctionName.matches(text):
                 functions.append((key, FunctionName.parse(key, text)))
-        for name in self.evaluate.functions:
-            functions.append(("evaluate.metrics", name))
+        functions += [("validate.own", name) for name in self.validate_.functions]
+        functions += [("evaluate.metrics", name) for name in self.evaluate.metric_functions]
+        functions += [("evaluate.slices", name) for name in self.evaluate.slice_functions]
         return functions
 
     @model_validator(mode="after")

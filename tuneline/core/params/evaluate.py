@@ -8,9 +8,16 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from tuneline.core.params.section import FunctionName, Positive, PositiveFloat, Rate, Section
+from tuneline.core.params.section import (
+    FunctionName,
+    Positive,
+    PositiveFloat,
+    Rate,
+    Section,
+    parse_functions,
+)
 
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "int8"]
@@ -81,21 +88,43 @@ class ValidateParams(Section):
     """Rows that fill ``tokenize.max_length``."""
     drift: DataDriftLimits = DataDriftLimits()
     """Limits of the drift of labels, lengths, words and rows."""
+    own: list[str] | dict[str, Rate] | None = None
+    """More checks: functions of the user, ``[project/FILE.py:FUNCTION]`` (docs/custom-loss.md).
 
-    @field_validator("severity")
-    @classmethod
-    def _of_checks(cls, severities: Mapping[str, CheckSeverity]) -> Mapping[str, CheckSeverity]:
-        for name in severities:
-            if name not in ERROR_CHECKS + WARNING_CHECKS:
-                close = difflib.get_close_matches(name, ERROR_CHECKS + WARNING_CHECKS, n=1) or [
-                    "one of docs/data-checks.md"
-                ]
-                raise ValueError(f"{name} is not a data check; did you mean {close[0]}?")
-        return severities
+    ``{project/FILE.py:FUNCTION: 0.01}`` is the largest fraction of the rows of a split that may violate it;
+    in a list, it is 0.
+    """
+
+    @property
+    def functions(self) -> list[FunctionName]:
+        """The functions that ``own`` names."""
+        return parse_functions("own", self.own or (), taken=ERROR_CHECKS + WARNING_CHECKS)
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Names of all checks, those of the user at the end."""
+        return (*ERROR_CHECKS, *WARNING_CHECKS, *(name.function for name in self.functions))
+
+    @model_validator(mode="after")
+    def _severities_of_checks(self) -> Self:
+        checks = self.checks
+        for name in self.severity:
+            if name not in checks:
+                close = difflib.get_close_matches(name, checks, n=1) or ["one of docs/data-checks.md"]
+                raise ValueError(f"severity.{name} is not a data check; did you mean {close[0]}?")
+        return self
 
     def severity_of(self, check: str) -> CheckSeverity:
-        """Return the severity of a check."""
-        return self.severity.get(check, "error" if check in ERROR_CHECKS else "warning")
+        """Return the severity of a check: those of the user are errors by default."""
+        return self.severity.get(check, "warning" if check in WARNING_CHECKS else "error")
+
+    def limit_of(self, check: str) -> float:
+        """Return the largest fraction of the rows of a split that may violate a check."""
+        limits = self.own if isinstance(self.own, dict) else dict.fromkeys(self.own or (), 0.0)
+        for function, limit in zip(self.functions, limits.values(), strict=True):
+            if function.function == check:
+                return limit
+        return float(getattr(self, check, 0.0))
 
 
 class EvaluateParams(Section):
@@ -105,19 +134,23 @@ class EvaluateParams(Section):
     """The reported split."""
     metrics: list[str] | None = None
     """More metrics: functions of the user, ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
+    slices: list[str] | None = None
+    """More slices: functions of the user, ``project/FILE.py:FUNCTION`` (docs/custom-loss.md)."""
 
     @property
-    def functions(self) -> list[FunctionName]:
+    def metric_functions(self) -> list[FunctionName]:
         """The functions that ``metrics`` names."""
-        return [FunctionName.parse("metrics", text) for text in self.metrics or []]
+        return parse_functions("metrics", self.metrics or ())
+
+    @property
+    def slice_functions(self) -> list[FunctionName]:
+        """The functions that ``slices`` names."""
+        return parse_functions("slices", self.slices or ())
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = {name.function for name in self.functions}
-        if len(names) < len(self.functions):
-            raise ValueError(
-                "metrics: two functions have one name, which is their key in metrics/evaluate.json"
-            )
+        parse_functions("metrics", self.metrics or ())
+        parse_functions("slices", self.slices or ())
         return self
 
 

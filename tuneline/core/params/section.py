@@ -1,7 +1,7 @@
 """Base class of the sections of ``params.yaml`` and ``conf/flows.yaml``, and types that they share."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -78,19 +78,46 @@ class FunctionName:
         return ".".join(self.file.with_suffix("").parts)
 
 
-def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, pipeline: Any) -> None:
-    """Check that the files of functions exist, and that DVC runs their stage again when they change.
+def parse_functions(key: str, texts: Iterable[str], taken: Collection[str] = ()) -> list[FunctionName]:
+    """Parse the names of several functions, the value of the parameter ``key``.
 
     Raises:
-        ParamsError: A file is missing, or no dependency of its stage.
+        ValueError: One is no name of a function, or two results would have one name, which can be ``taken``.
+    """
+    functions = [FunctionName.parse(key, text) for text in texts]
+    names = set(taken)
+    for function in functions:
+        if function.function in names:
+            raise ValueError(f"{key}: {function} has the name of another one; rename the function")
+        names.add(function.function)
+    return functions
+
+
+def check_functions(functions: Iterable[tuple[str, FunctionName]], root: Path, pipeline: Any) -> None:
+    """Check that functions are in their files, and that DVC runs their stage again when they change.
+
+    Raises:
+        ParamsError: A file is missing, does not have the name, or is no dependency of its stage.
     """
     for parameter, name in functions:
-        if not (root / name.file).is_file():
+        file = root / name.file
+        if not file.is_file():
             raise ParamsError(
                 f"{parameter}: {name.file} does not exist.", "Write the function into that file."
             )
+        # Before a training: only the stage of the parameter runs the file.
+        if name.function not in file.read_text(encoding="utf-8", errors="replace"):
+            raise missing_function(parameter, name)
         if pipeline is not None:
             check_listed(parameter, [name.file], pipeline)
+
+
+def missing_function(parameter: str, name: FunctionName) -> ParamsError:
+    """Return the error about a file that does not have the function."""
+    return ParamsError(
+        f"{parameter}: {name.file} has no function {name.function!r}.",
+        "Correct the name, or write the function.",
+    )
 
 
 def check_listed(parameter: str, files: Sequence[Path], pipeline: Any) -> None:

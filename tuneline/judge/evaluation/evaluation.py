@@ -20,6 +20,7 @@ from tuneline.judge.evaluation.scoring import (
     spread_metrics,
 )
 from tuneline.judge.evaluation.slices import (
+    RowSlice,
     Slices,
     label_slices,
     length_slices,
@@ -44,9 +45,10 @@ def evaluate_predictions(
     deciding: Metric,
     seed: int,
     custom: Sequence[CustomMetric] = (),
+    custom_slices: Sequence[RowSlice] = (),
     leaked: NDArray[np.bool_] | None = None,
 ) -> tuple[dict[str, float], Slices]:
-    """Compute the metrics of predictions of all rows, and by length and class.
+    """Compute the metrics of predictions of all rows, and by length, class and function of the user.
 
     Args:
         predictions: Labels and logits of the rows.
@@ -55,6 +57,7 @@ def evaluate_predictions(
         deciding: The metric that decides in the project of the model.
         seed: Seed of the bootstrap.
         custom: Metrics of the user.
+        custom_slices: Slices of the user.
         leaked: Which rows repeat or resemble a row of another split, shape ``(rows,)``; ``None`` if that is
             not known.
 
@@ -62,7 +65,7 @@ def evaluate_predictions(
         The metrics of the model and of the simple models, with the metric of the worst slice; and the slices.
     """
     phase("slices")
-    slices = chain(length_slices(lengths), label_slices(predictions))
+    slices = chain(length_slices(lengths), label_slices(predictions), custom_slices)
     scored = score_slices(slices, predictions, seed)
     report = slices_report(scored, primary_metric(predictions.task.judged_as).name)
 

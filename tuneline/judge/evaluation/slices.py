@@ -5,13 +5,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tuneline.core.params import EvaluateParams
+from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.records import Number, Record
+from tuneline.judge.metrics.functions import ProjectFunction, chosen_rows, load_function
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.stats import LEVEL
 from tuneline.judge.metrics.table import primary_metric
+from tuneline.model.tasks import Task
+from tuneline.model.tasks.task import Labels
 
 ENOUGH_ROWS = 20
 """Fewest rows of a slice that can be the worst: with fewer, its interval is too wide."""
@@ -23,7 +29,7 @@ class SliceMetrics(Record):
     __pydantic_extra__: dict[str, Number]
 
     by: str
-    """Property that defines the slice: ``length``, ``overlap``, ``label``, ``source``."""
+    """Property that defines the slice: ``length``, ``label``, or ``function``, one of the user."""
     name: str = Field(alias="slice")
     """Value of the property, for people."""
     rows: int
@@ -59,7 +65,7 @@ class Slices(Record):
 class RowSlice:
     """Rows of the reported split with a common property.
 
-    ``by`` is the property: ``length``, ``label``, or a column. ``name`` is its value.
+    ``by`` is the property: ``length``, ``label``, ``function``, or a column. ``name`` is its value.
     """
 
     by: str
@@ -84,6 +90,33 @@ def label_slices(predictions: Predictions) -> Iterator[RowSlice]:
         rows = np.flatnonzero(task.members(predictions.labels, index))
         if len(rows):
             yield RowSlice("label", name, rows)
+
+
+def load_slices(params: EvaluateParams) -> list[ProjectFunction]:
+    """Import the functions of the user that ``evaluate.slices`` names."""
+    return [load_function("evaluate.slices", name, "texts") for name in params.slice_functions]
+
+
+def function_slices(
+    functions: Iterable[ProjectFunction], texts: pa.Table, labels: Labels, task: Task, place: str
+) -> list[RowSlice]:
+    """Return the rows that each function chooses; a slice without rows has no metrics, and is left out.
+
+    Args:
+        functions: Functions of the user.
+        texts: The text columns of the rows.
+        labels: Labels of shape ``(rows, *label_shape)``.
+        task: The task of the labels.
+        place: What has these rows, for messages.
+    """
+    slices = []
+    for function in functions:
+        rows = np.flatnonzero(chosen_rows(function, texts, labels, task, place))
+        if len(rows):
+            slices.append(RowSlice("function", function.name.function, rows))
+        else:
+            say(f"{function.parameter}: {function.name} chooses no row of {place}.")
+    return slices
 
 
 def score_slices(slices: Iterable[RowSlice], predictions: Predictions, seed: int) -> list[SliceMetrics]:

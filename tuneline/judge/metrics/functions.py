@@ -1,10 +1,11 @@
-"""Import functions of the user from the folder ``project/``, such as a loss or a metric."""
+"""Functions of the user in the folder ``project/``: how they are imported, and what metrics and rows say."""
 
 import contextlib
 import importlib
 import inspect
 import math
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +13,22 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tuneline.core.params.loading import read_yaml
-from tuneline.core.params.section import FunctionName, check_listed
+from tuneline.core.params.section import FunctionName, check_listed, missing_function
 from tuneline.core.paths import PIPELINE, PROJECT
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.tasks import Task
-from tuneline.model.tasks.task import Labels, Logits
+from tuneline.model.tasks.task import UNLABELLED, ClassIds, Labels, Logits
 
 
 @dataclass(frozen=True)
 class ProjectFunction:
-    """A function of the user: ``function(logits, labels)``.
+    """A function of the user: ``function(logits, labels)`` or ``function(texts, labels)``.
 
     A change of any of the ``files`` of ``project/`` that were imported with it may change its results.
     """
@@ -35,35 +38,32 @@ class ProjectFunction:
     target: Callable[..., Any]
     files: tuple[Path, ...]
 
-    def __call__(self, logits: Any, labels: Any) -> Any:
+    def __call__(self, outputs: Any, labels: Any) -> Any:
         """Call the function. Its errors pass as they are: their traceback names the line."""
-        return self.target(logits, labels)
+        return self.target(outputs, labels)
 
     def error(self, problem: str, hint: str) -> ParamsError:
         """Return an error about the function that names parameter, file and function."""
         return ParamsError(f"{self.parameter}: {self.name} {problem}", hint)
 
 
-def load_function(parameter: str, name: FunctionName) -> ProjectFunction:
-    """Import a function of logits and labels by name.
+def load_function(parameter: str, name: FunctionName, first: str = "logits") -> ProjectFunction:
+    """Import a function of two arguments by name: of logits, or what is ``first``, and labels.
 
     A function that needs a file that is not a dependency of its stage is refused.
     """
     module, files = _import(parameter, name)
     target = getattr(module, name.function, None)
     if not callable(target):
-        raise ParamsError(
-            f"{parameter}: {name.file} has no function {name.function!r}.",
-            "Correct the name, or write the function.",
-        )
+        raise missing_function(parameter, name)
     function = ProjectFunction(parameter, name, target, files)
     # A call with other arguments would fail only in the middle of a training.
     try:
-        inspect.signature(target).bind("logits", "labels")
+        inspect.signature(target).bind(first, "labels")
     except TypeError as error:
         raise function.error(
-            f"cannot be called as {name.function}(logits, labels): {error}.",
-            f"Define it as `def {name.function}(logits, labels)`. Other arguments need a default.",
+            f"cannot be called as {name.function}({first}, labels): {error}.",
+            f"Define it as `def {name.function}({first}, labels)`. Other arguments need a default.",
         ) from None
     if PIPELINE.exists():
         check_listed(parameter, files, read_yaml(PIPELINE))
@@ -184,3 +184,67 @@ def example_labels(task: Task, rows: int) -> Labels:
         return numbers % task.outputs
     # in the pattern of binary numbers, so that sets of several sizes occur
     return np.asarray((numbers[:, None] >> np.arange(task.outputs) % 8) & 1).astype(np.int8)
+
+
+def chosen_rows(
+    function: ProjectFunction, texts: pa.Table, labels: Labels, task: Task, place: str
+) -> NDArray[np.bool_]:
+    """Return which rows a function of the user chooses, shape ``(rows,)``: a data check, or a slice.
+
+    The function ``def NAME(texts, labels)`` gets all rows as pandas has them: a frame with a column for each
+    text column, where a missing text is empty, and the labels of ``named_labels``.
+
+    Args:
+        function: The function, loaded with ``texts`` as its first argument.
+        texts: The text columns of the rows.
+        labels: Labels of shape ``(rows, *label_shape)``.
+        task: The task of the labels.
+        place: What has these rows, for messages.
+
+    Raises:
+        ParamsError: The function fails, or does not return one bool for each row.
+    """
+    if not len(labels):
+        return np.zeros(0, dtype=np.bool_)
+
+    filled = [pc.fill_null(column, "") for column in texts.columns]
+    frame = pa.table(filled, texts.column_names).to_pandas()
+    try:
+        result = function(frame, named_labels(task, labels))
+        chosen = np.asarray(result)
+    except Exception as error:
+        problem = f"fails for {place}: {type(error).__name__}: {error}"
+        raise function.error(problem, f"Correct {_failing_line(function, error)}.") from error
+    if chosen.dtype != np.bool_ or chosen.shape != labels.shape[:1]:
+        raise function.error(
+            f"returns {type(result).__name__} of {chosen.dtype}, shape {chosen.shape}, for {place}, which has"
+            f" {len(labels):,} rows.",
+            "Return one bool for each row, such as texts[COLUMN].str.contains(PATTERN).",
+        )
+    return chosen
+
+
+def named_labels(task: Task, labels: Labels) -> Any:
+    """Return labels as pandas has them.
+
+    They are a series of class names, missing where a row has no class; of numbers in a regression; with
+    several labels per row, a frame with a column of bool for each label.
+    """
+    import pandas as pd
+
+    if not task.has_classes:
+        return pd.Series(labels)
+    names = list(task.class_names)
+    if task.label_shape:
+        return pd.DataFrame(labels == 1, columns=names)
+    ids: ClassIds = np.where(task.valid(labels), labels, UNLABELLED)
+    return pd.Series(pd.Categorical.from_codes(ids, pd.Index(names)))
+
+
+def _failing_line(function: ProjectFunction, error: Exception) -> str:
+    """Return the file of a function, and its line where an error passed last."""
+    place = function.name.file.as_posix()
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename) == Path.cwd() / function.name.file:
+            return f"{place}, line {frame.lineno}"
+    return place

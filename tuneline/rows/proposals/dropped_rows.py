@@ -1,5 +1,6 @@
 """The rows that violate a data check, listed in ``data/corrections/dropped.csv``: what ``data drop`` does."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ from numpy.typing import NDArray
 
 from tuneline.checks.results import Checks
 from tuneline.core.params import Params
-from tuneline.core.params.evaluate import ERROR_CHECKS, WARNING_CHECKS
 from tuneline.core.paths import CHECKS, FAILING_ROWS, RAW, SPLITS
 from tuneline.core.runtime.errors import StageError
 from tuneline.core.stage.arrays import RowNumbers
@@ -30,7 +30,7 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> tuple[dic
         StageError: The check is unknown or has not run on this data, or it is about pairs of two splits, and
             ``from_split`` is missing.
     """
-    failing = _violations(check)
+    failing = _violations(check, params.validate_.checks)
     entries = [DROPPED_SCHEMA.empty_table()]
     numbers: dict[str, int] = {}
     if failing is None:
@@ -69,9 +69,8 @@ def choose_rows(check: str, params: Params, from_split: str | None) -> tuple[dic
     return numbers, distinct(pa.concat_tables(entries))
 
 
-def _violations(check: str) -> pa.Table | None:
-    """Read the rows that violate a check; ``None`` if there are none."""
-    checks = ERROR_CHECKS + WARNING_CHECKS
+def _violations(check: str, checks: Sequence[str]) -> pa.Table | None:
+    """Read the rows that violate one of all checks; ``None`` if there are none."""
     if check not in checks:
         raise StageError(
             f"--check: {check!r} is not a data check{nearest(check, checks)}.",

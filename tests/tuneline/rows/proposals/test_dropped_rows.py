@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.params import write_params
+from tests.custom_functions import write_functions
+from tests.params import change_params, write_params
 from tests.shards import into_shards
 from tuneline.checks.results import Checks
 from tuneline.cli import app
@@ -110,6 +111,16 @@ def test_row_that_is_wrong_by_itself_is_dropped_from_every_split(run):
         ("nine", "", "all", "control_characters"),
     }
     assert len(dropped()) == 5
+
+
+def test_rows_of_a_check_of_the_user_are_dropped(run):
+    write_rows("no_phone_numbers", [("test", 1)])
+    assert "'no_phone_numbers' is not a data check" in run("--check", "no_phone_numbers").output
+    change_params(Path(), {"validate.own": ["project/checks.py:no_phone_numbers"]})
+    write_functions(Path())
+    done = run("--check", "no_phone_numbers")
+    assert done.exit_code == 0, done.output
+    assert dropped() == {("eight", "", "all", "no_phone_numbers")}
 
 
 def test_rows_of_other_data_are_refused(run):
