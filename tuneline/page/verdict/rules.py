@@ -427,6 +427,9 @@ def _overfitting(run: RunFacts) -> Finding | None:
 
     if run.params.get("train.keep", "best") == "best":
         return Finding("overfitting", "note", sentence, "The weights of the best evaluation were kept.")
+    if run.training.get("head_tuned_share", 1) < 1:
+        advice = "Validation has chosen weights that are nearer to the linear start."
+        return Finding("overfitting", "note", sentence, advice)
     return Finding("overfitting", "warning", sentence, "Set train.keep=best.")
 
 

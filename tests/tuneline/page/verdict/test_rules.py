@@ -156,6 +156,13 @@ def test_overfitting_is_as_bad_as_the_weights_that_were_kept(params, severity, a
     assert "since step 100: the validation loss rises from 0.500 to 0.800" in finding.sentence
 
 
+def test_overfitting_asks_for_nothing_where_an_average_with_the_linear_start_is_published():
+    average = {"head_is_frozen": 0, "head_tuned_share": 0.25}
+    finding = judged(BEATEN, BY_STEPS, training=average, validation=OVERFIT, losses=FALLING)["overfitting"]
+    assert finding.severity == "note"
+    assert "nearer to the linear start" in finding.advice
+
+
 @pytest.mark.parametrize(
     ("loss", "code", "words"),
     [
