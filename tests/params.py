@@ -39,6 +39,7 @@ def params(**sections: Any) -> Params:
 def change_params(folder: Path, changes: dict[str, Any]) -> None:
     """Change values in ``params.yaml`` of a project by dotted key, and keep its comments."""
     yaml = YAML()
+    yaml.preserve_quotes = True
     values = yaml.load(folder / "params.yaml")
     for key, value in changes.items():
         *sections, last = key.split(".")

@@ -8,6 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.representer import RoundTripRepresenter
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from tuneline.core.params.loading import parse_params, read_yaml
 from tuneline.core.runtime.files import replace_file
@@ -110,6 +111,13 @@ def _inline(value: Any) -> Any:
     if isinstance(value, dict):
         collection = CommentedMap(value)
     else:
-        collection = CommentedSeq(value)
+        collection = CommentedSeq([_quoted(entry) for entry in value])
     collection.fa.set_flow_style()
     return collection
+
+
+def _quoted(value: Any) -> Any:
+    """Return a text with a colon that is written in quotes: DVC's parser ends a name in a list at a colon."""
+    if isinstance(value, str) and ":" in value:
+        return DoubleQuotedScalarString(value)
+    return value

@@ -35,8 +35,9 @@ def test_equal_values_keep_the_file_identical(params_file):
 
 
 def test_names_that_look_like_yaml_are_quoted(params_file):
-    names = ["yes", "1: 2", "# no comment", "null", "é"]
+    names = ["yes", "1: 2", "# no comment", "null", "é", "project/metrics.py:cost"]
     from ruamel.yaml import YAML
 
     text = changed(params_file, {"data.files.columns": names})
-    assert YAML(typ="safe", pure=True).load(text)["data"]["files"]["columns"] == names
+    for pure in (True, False):  # as tuneline reads it, and as DVC does
+        assert YAML(typ="safe", pure=pure).load(text)["data"]["files"]["columns"] == names
