@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
 from tests.params import change_params, write_params
+from tuneline.testing import copy_repository
 
 
 class Project:
@@ -31,20 +32,8 @@ class Project:
     @classmethod
     def adopted(cls, folder: Path) -> "Project":
         """Copy all files that git does not ignore, those of the user included, into a new repository."""
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        for name in listed.stdout.splitlines():
-            if (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
-        project = cls(folder)
-        project.run("git", "init", "--quiet", "--initial-branch", "main")
-        return project
+        copy_repository(ROOT, folder)
+        return cls(folder)
 
     def run(self, *command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the project. If it fails, the error contains its output."""

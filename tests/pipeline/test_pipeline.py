@@ -3,11 +3,15 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
-from tests.project import SMALL, Project
+from tests.custom_functions import write_functions
+from tests.project import Project
+from tuneline.testing import SampledRun
 
 pytestmark = pytest.mark.timeout(900)
+OWN = {"train.loss": "project/losses.py:focal", "evaluate.metrics": ["project/metrics.py:cost"]}
 
 
 def stages_run(output: str) -> list[str]:
@@ -16,17 +20,33 @@ def stages_run(output: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Project:
-    """Return a project in which the pipeline ran once and was committed."""
-    project = Project.copy_to(tmp_path_factory.mktemp("project"))
-    project.set_params(SMALL)
-    # The logits of a hardly trained model are close together, so quantization may flip more predictions than
-    # usual.
-    project.set_params({"compare.int8.min_agreement": 0.5, "compare.int8.max_metric_drop": 0.5})
-    output = project.run("dvc", "repro").stdout
-    assert sorted(stages_run(output)) == project.stages()
+def run(tmp_path_factory) -> SampledRun:
+    """Return a run of the product with a loss and a metric of its own."""
+    product = Project.copy_to(tmp_path_factory.mktemp("product"))
+    write_functions(product.folder, pipeline=(product.folder / "dvc.yaml").read_text())
+    return SampledRun.of(product.folder, tmp_path_factory.mktemp("project"), changes=OWN)
+
+
+@pytest.fixture(scope="module")
+def project(run) -> Project:
+    """Return the copy in which it ran, committed."""
+    project = Project(run.folder)
     project.commit("Run the pipeline")
     return project
+
+
+def test_sampled_run_has_every_stage_and_its_results(run):
+    assert sorted(run.stages) == Project(run.folder).stages()
+    assert set(run.labels("train")) == set(run.task.names)
+    assert len(run.rows("validation")) == 300
+    assert run.checks.passed
+    assert run.metric("project/metrics.py:cost") == pytest.approx(run.metrics["cost"], abs=1e-6)
+
+
+def test_sampled_run_computes_the_loss_that_params_name(run):
+    predictions = run.predictions
+    p = run.task.scores(predictions.logits)[np.arange(300), predictions.labels]
+    np.testing.assert_allclose(run.losses(), -((1 - p) ** 2) * np.log(p), atol=1e-5)
 
 
 def test_pipeline_writes_every_documented_file(project):
@@ -46,7 +66,7 @@ def test_pipeline_writes_every_documented_file(project):
 def test_metrics_files_have_the_documented_names(project):
     evaluated = json.loads((project.folder / "metrics/evaluate.json").read_text())
     assert {"accuracy", "f1", "loss", "rows"} <= set(evaluated)
-    assert evaluated["rows"] == 80
+    assert evaluated["rows"] == 300
     compared = json.loads((project.folder / "metrics/compare.json").read_text())
     assert {"fp32_max_abs_diff", "fp32_agreement", "int8_agreement", "int8_accuracy_drop"} <= set(compared)
 
@@ -58,7 +78,7 @@ def test_report_show_and_predict_read_the_outs(project):
     shown = project.run("tuneline", "show").stdout
     assert f"{accuracy:g}" in shown
     assert "of another" not in shown, "neither page nor metrics"
-    project.set_params({"train.learning_rate": 2e-3})
+    project.set_params({"train.learning_rate": 3e-3})
     assert (
         "result of other parameters than those in params.yaml now (train.learning_rate)"
         in project.run("tuneline", "show").stdout
@@ -101,7 +121,7 @@ def test_published_models_stay_when_their_stage_fails(project):
     assert "'spma' is not a class of the data" in failed.stdout
     assert published() == before
 
-    project.set_params({"decide.costs": None})
+    project.run("git", "checkout", "params.yaml")
     assert stages_run(project.run("dvc", "repro").stdout) == ["compare"]
     assert published() == before
     assert project.status() == ""

@@ -1,0 +1,33 @@
+import pytest
+
+from tests.project import Project
+from tuneline.core.params.evaluate import ERROR_CHECKS, WARNING_CHECKS
+from tuneline.core.runtime.errors import StageError
+from tuneline.testing import CHECKS_OF_MANY_ROWS, SampledRun
+
+
+@pytest.fixture
+def product(tmp_path) -> Project:
+    return Project.copy_to(tmp_path / "product")
+
+
+def test_failed_stage_is_named_with_what_it_printed(product, tmp_path):
+    source = product.folder / "data/source/tickets.csv"
+    source.write_text("subject,body,queue\na,b,c\nd,e,\n")
+    product.set_params({"data.source": "files", "data.splits.train": "tickets", "data.split": {}})
+    with pytest.raises(StageError) as error:
+        SampledRun.of(product.folder, tmp_path / "run")
+    message = str(error.value)
+    assert message.startswith("Stage 'download' failed")
+    assert "data/source/tickets.csv, line 3" in message
+    assert "base:" not in message
+    assert source.stat().st_nlink == 1
+    assert product.status().split() == ["M", "params.yaml"]
+
+
+def test_stages_stop_at_the_one_that_is_named(product, tmp_path):
+    assert SampledRun.of(product.folder, tmp_path / "run", "download").stages == ("download",)
+
+
+def test_checks_of_many_rows_are_checks():
+    assert set(CHECKS_OF_MANY_ROWS) <= {*ERROR_CHECKS, *WARNING_CHECKS}
