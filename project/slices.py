@@ -5,7 +5,7 @@ Each gets the texts and labels of the reported split, as pandas has them, and sa
 
 import pandas as pd
 
-LONG = 200
+LONG = 120
 """Characters from which a question is long."""
 
 

@@ -44,7 +44,7 @@ from tuneline.core.stage.tables import ROW_GROUP, SplitReader, check_text_column
 from tuneline.judge.evaluation.evaluation import evaluate_predictions, plot_columns
 from tuneline.judge.evaluation.keys import summary
 from tuneline.judge.evaluation.scoring import leaked_rows
-from tuneline.judge.evaluation.slices import RowSlice, Slices, function_slices, load_slices
+from tuneline.judge.evaluation.slices import RowSlice, Slices, function_slices
 from tuneline.judge.evaluation.table import ALL_METRICS
 from tuneline.judge.metrics.functions import load_metric
 from tuneline.judge.metrics.predictions import (
@@ -138,8 +138,7 @@ def read_slices(params: Params, split: TokenizedSplit) -> list[RowSlice]:
     Raises:
         DataError: The raw split has other rows than the tokenized one.
     """
-    functions = load_slices(params.evaluate)
-    if not functions:
+    if not params.evaluate.slices:
         return []
     raw = SplitReader.open(RAW, params.evaluate.split, made_by="download")
     check_text_columns(raw, params.data.text_columns)
@@ -149,7 +148,7 @@ def read_slices(params: Params, split: TokenizedSplit) -> list[RowSlice]:
             f"{raw.name} has {len(texts):,} rows, and the tokenized split has {len(split):,}.",
             "Run `dvc repro tokenize`.",
         )
-    return function_slices(functions, texts, split.labels, split.task, params.evaluate.split)
+    return function_slices(params.evaluate, texts, split.labels, split.task, params.evaluate.split)
 
 
 def check_finite(logits: Logits, split: str) -> None:

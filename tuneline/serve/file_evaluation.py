@@ -15,7 +15,7 @@ from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.records import NUMBER_DIGITS, rounded_numbers
 from tuneline.judge.decisions.rule import NO_NUMBER
 from tuneline.judge.evaluation.evaluation import evaluate_predictions
-from tuneline.judge.evaluation.slices import Slices, function_slices, load_slices
+from tuneline.judge.evaluation.slices import Slices, function_slices
 from tuneline.judge.evaluation.table import ALL_METRICS
 from tuneline.judge.metrics.functions import load_metric
 from tuneline.judge.metrics.predictions import Predictions
@@ -60,8 +60,7 @@ def evaluate_file(
     task = model.task
     functions = params.evaluate.metric_functions
     custom = [load_metric("evaluate.metrics", name, task, ALL_METRICS) for name in functions]
-    slice_functions = load_slices(params.evaluate)
-    custom_slices = function_slices(slice_functions, pa.table(file.texts), file.labels, task, str(file.path))
+    custom_slices = function_slices(params.evaluate, pa.table(file.texts), file.labels, task, str(file.path))
     with progress(f"evaluate: {file.path}", len(file.labels)) as step:
         logits, lengths, truncated = predict_logits(model, file, step.advance)
         phase("independent rows")

@@ -94,6 +94,7 @@ class Params(Section):
                 " or model.head to null"
             )
 
+        _ = self.functions  # their names are checked
         self._check_labels()
         return self
 

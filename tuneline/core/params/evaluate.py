@@ -89,9 +89,9 @@ class ValidateParams(Section):
     drift: DataDriftLimits = DataDriftLimits()
     """Limits of the drift of labels, lengths, words and rows."""
     own: list[str] | dict[str, Rate] | None = None
-    """More checks: functions of the user, ``[project/FILE.py:FUNCTION]`` (docs/custom-loss.md).
+    """More checks: functions of the user, ``["project/FILE.py:FUNCTION"]`` (docs/custom-loss.md).
 
-    ``{project/FILE.py:FUNCTION: 0.01}`` is the largest fraction of the rows of a split that may violate it;
+    ``{"project/FILE.py:FUNCTION": 0.01}`` is the largest fraction of the rows of a split that may violate it;
     in a list, it is 0.
     """
 
@@ -140,18 +140,12 @@ class EvaluateParams(Section):
     @property
     def metric_functions(self) -> list[FunctionName]:
         """The functions that ``metrics`` names."""
-        return parse_functions("metrics", self.metrics or ())
+        return parse_functions("evaluate.metrics", self.metrics or ())
 
     @property
     def slice_functions(self) -> list[FunctionName]:
         """The functions that ``slices`` names."""
-        return parse_functions("slices", self.slices or ())
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        parse_functions("metrics", self.metrics or ())
-        parse_functions("slices", self.slices or ())
-        return self
+        return parse_functions("evaluate.slices", self.slices or ())
 
 
 class ExportParams(Section):

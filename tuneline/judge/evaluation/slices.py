@@ -12,7 +12,7 @@ from pydantic import Field
 from tuneline.core.params import EvaluateParams
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.records import Number, Record
-from tuneline.judge.metrics.functions import ProjectFunction, chosen_rows, load_function
+from tuneline.judge.metrics.functions import chosen_rows, load_function
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.stats import LEVEL
 from tuneline.judge.metrics.table import primary_metric
@@ -92,30 +92,28 @@ def label_slices(predictions: Predictions) -> Iterator[RowSlice]:
             yield RowSlice("label", name, rows)
 
 
-def load_slices(params: EvaluateParams) -> list[ProjectFunction]:
-    """Import the functions of the user that ``evaluate.slices`` names."""
-    return [load_function("evaluate.slices", name, "texts") for name in params.slice_functions]
-
-
 def function_slices(
-    functions: Iterable[ProjectFunction], texts: pa.Table, labels: Labels, task: Task, place: str
+    params: EvaluateParams, texts: pa.Table, labels: Labels, task: Task, place: str
 ) -> list[RowSlice]:
-    """Return the rows that each function chooses; a slice without rows has no metrics, and is left out.
+    """Return the rows that each function of ``evaluate.slices`` chooses.
+
+    A slice without rows has no metrics, and is left out.
 
     Args:
-        functions: Functions of the user.
+        params: The parameters that name the functions of the user.
         texts: The text columns of the rows.
         labels: Labels of shape ``(rows, *label_shape)``.
         task: The task of the labels.
         place: What has these rows, for messages.
     """
     slices = []
-    for function in functions:
+    for name in params.slice_functions:
+        function = load_function("evaluate.slices", name, "texts")
         rows = np.flatnonzero(chosen_rows(function, texts, labels, task, place))
         if len(rows):
-            slices.append(RowSlice("function", function.name.function, rows))
+            slices.append(RowSlice("function", name.function, rows))
         else:
-            say(f"{function.parameter}: {function.name} chooses no row of {place}.")
+            say(f"evaluate.slices: {name} chooses no row of {place}.")
     return slices
 
 
