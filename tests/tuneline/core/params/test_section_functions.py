@@ -1,5 +1,6 @@
 import pytest
 
+from tests.conftest import ROOT
 from tests.custom_functions import EXAMPLES, PIPELINE, write_functions
 from tests.params import write_params
 from tuneline.core.params.loading import load_params
@@ -32,6 +33,18 @@ def test_functions_of_all_parameters_are_found(load):
         ("evaluate.metrics", "project/metrics.py:balanced_accuracy"),
         ("evaluate.slices", "project/slices.py:long_questions"),
     ]
+
+
+def test_stages_depend_on_the_files_of_the_examples(load):
+    load(
+        pipeline=(ROOT / "dvc.yaml").read_text(encoding="utf-8"),
+        train={"loss": "project/losses.py:focal"},
+        validate={"own": ["project/checks.py:no_phone_numbers"]},
+        evaluate={
+            "metrics": ["project/metrics.py:balanced_accuracy"],
+            "slices": ["project/slices.py:long_questions"],
+        },
+    )
 
 
 @pytest.mark.parametrize(
