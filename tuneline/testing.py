@@ -32,7 +32,7 @@ from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.core.runtime.errors import StageError
 from tuneline.core.stage.records import Metrics
 from tuneline.core.stage.tables import LABELS, SplitReader
-from tuneline.judge.metrics.functions import load_metric
+from tuneline.judge.metrics.functions import load_metric, named_labels
 from tuneline.judge.metrics.predictions import Predictions, read_predictions
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of, read_task
@@ -173,15 +173,20 @@ class SampledRun:
         """The task, with the names of its classes."""
         return read_task(self._split("train").schema)
 
-    def rows(self, split: str) -> list[dict[str, str]]:
-        """Return the texts of a split by column, as ``model.predict`` takes them."""
-        rows: list[dict[str, str]] = self._split(split).read(self.params.data.text_columns).to_pylist()
-        return rows
+    def texts(self, split: str) -> Any:
+        """Return the texts of a split as the functions in ``project/`` and ``model.predict`` take them.
 
-    def labels(self, split: str) -> list[Any]:
-        """Return the labels of a split: names of classes, lists of names, or numbers."""
+        They are a pandas frame with a column for each text column.
+        """
+        return self._split(split).read(self.params.data.text_columns).to_pandas()
+
+    def labels(self, split: str) -> Any:
+        """Return the labels of a split as the functions in ``project/`` get them, in pandas.
+
+        They are a series of class names or of numbers; with several labels per row, a frame of bool.
+        """
         column = self._split(split).read([LABELS])[LABELS]
-        return [self.task.value(label) for label in array_of(self.task, column)]
+        return named_labels(self.task, array_of(self.task, column))
 
     def losses(self) -> Floats:
         """Return the loss of each row of the reported split by ``train.loss``, without class weights."""

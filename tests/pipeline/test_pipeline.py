@@ -11,7 +11,11 @@ from tests.project import Project
 from tuneline.testing import SampledRun
 
 pytestmark = pytest.mark.timeout(900)
-OWN = {"train.loss": "project/losses.py:focal", "evaluate.metrics": ["project/metrics.py:cost"]}
+OWN = {
+    "train.loss": "project/losses.py:focal",
+    "evaluate.metrics": ["project/metrics.py:cost"],
+    "validate.own": {"project/checks.py:no_phone_numbers": 0.5},
+}
 
 
 def stages_run(output: str) -> list[str]:
@@ -38,8 +42,10 @@ def project(run) -> Project:
 def test_sampled_run_has_every_stage_and_its_results(run):
     assert sorted(run.stages) == Project(run.folder).stages()
     assert set(run.labels("train")) == set(run.task.names)
-    assert len(run.rows("validation")) == 300
+    assert list(run.texts("validation")) == ["subject", "body"]
+    assert len(run.texts("validation")) == 300
     assert run.checks.passed
+    assert "no_phone_numbers" in {check.check for check in run.checks.checks}
     assert run.metric("project/metrics.py:cost") == pytest.approx(run.metrics["cost"], abs=1e-6)
 
 

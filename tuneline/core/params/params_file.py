@@ -109,7 +109,7 @@ def _inline(value: Any) -> Any:
         return value
     collection: CommentedMap | CommentedSeq
     if isinstance(value, dict):
-        collection = CommentedMap(value)
+        collection = CommentedMap({_quoted(key): entry for key, entry in value.items()})
     else:
         collection = CommentedSeq([_quoted(entry) for entry in value])
     collection.fa.set_flow_style()
@@ -117,7 +117,7 @@ def _inline(value: Any) -> Any:
 
 
 def _quoted(value: Any) -> Any:
-    """Return a text with a colon that is written in quotes: DVC's parser ends a name in a list at a colon."""
+    """Return a text with a colon in it so that it is written in quotes, which DVC's parser requires."""
     if isinstance(value, str) and ":" in value:
         return DoubleQuotedScalarString(value)
     return value
