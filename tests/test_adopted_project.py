@@ -110,6 +110,7 @@ TESTS_OF_USERS_FILES = [
     "tests/tuneline/core/test_settings.py",
     "tests/test_conf.py",
     "tests/test_dvc_yaml.py",
+    "tests/test_project.py",
     "tests/tuneline/core/params/test_loading.py",
 ]
 

@@ -1,6 +1,6 @@
 """Tests of your project: your data, your parameters, your functions. Change this file: it is yours.
 
-All stages run once on a few hundred rows that are sampled from your data, in a copy of the repository
+The stages run once on a few hundred rows that are sampled from your data, in a copy of the repository
 (``tuneline.testing``).
 """
 
@@ -19,7 +19,8 @@ def run(tmp_path_factory) -> SampledRun:
     hub = load_params(ROOT / "params.yaml").data.source == "hub"
     if hub and os.environ["HF_HUB_OFFLINE"] == "1":
         pytest.skip("data.source is hub: HF_HUB_OFFLINE=0 make test ARGS=tests/test_project.py asks it")
-    return SampledRun.of(ROOT, tmp_path_factory.mktemp("sampled"))
+    # Not a stage after the report, which could deploy the model. Name yours if it may run in a test.
+    return SampledRun.of(ROOT, tmp_path_factory.mktemp("sampled"), "report")
 
 
 def test_every_stage_ends(run):

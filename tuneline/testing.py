@@ -45,7 +45,8 @@ CHECKS_OF_MANY_ROWS = (
     "promoted_rows", "promoted_labels", "promoted_lengths", "promoted_vocabulary",
 )  # fmt: skip
 """Data checks that good data can fail where there are few rows, or a tokenizer that was trained on few."""
-_STAGE = re.compile(r"Running stage '(.+)':")
+_BEGINS = re.compile(r"(Running stage|Verifying data sources in stage:) '(.+?)'")
+"""What DVC prints before a stage, and before data that only a ``.dvc`` file names."""
 
 
 def copy_repository(root: Path, folder: Path) -> None:
@@ -145,7 +146,7 @@ class SampledRun:
             programs.dvc("repro", *stages, what="dvc repro", on_line=printed.append)
         except ProgramError:
             raise _failure(printed) from None
-        ran = tuple(_STAGE.findall("\n".join(printed)))
+        ran = tuple(name for what, name in _BEGINS.findall("\n".join(printed)) if what.startswith("Running"))
         return cls(folder, ran, load_params(folder / PARAMS))
 
     @property
@@ -214,12 +215,16 @@ class SampledRun:
 
 
 def _failure(printed: list[str]) -> StageError:
-    """Return the error about a run that failed: its last stage, and what this stage printed."""
+    """Return the error about a run that failed: the stage that DVC began last, and what this one printed."""
     failed = "dvc repro"
     output = printed
+    hint = None
     for number, line in enumerate(printed):
-        stage = _STAGE.match(line)
+        stage = _BEGINS.match(line)
         if stage is not None:
-            failed = f"Stage {stage[1]!r}"
+            failed = f"Stage {stage[2]!r}"
             output = printed[number + 1 :]
-    return StageError(f"{failed} failed on the sampled rows. It printed:\n" + "\n".join(output))
+            hint = None
+            if stage[2].endswith(".dvc"):
+                hint = f"If the data is not here, in the project: `dvc pull {stage[2]}`."
+    return StageError(f"{failed} failed on the sampled rows. It printed:\n" + "\n".join(output), hint)

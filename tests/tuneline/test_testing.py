@@ -25,6 +25,14 @@ def test_failed_stage_is_named_with_what_it_printed(product, tmp_path):
     assert product.status().split() == ["M", "params.yaml"]
 
 
+def test_data_that_only_dvc_has_is_named_with_the_command(product, tmp_path):
+    (product.folder / "data/source/tickets.csv").write_text("text,label\na,b\n")
+    product.run("dvc", "add", "data/source/tickets.csv")
+    (product.folder / "data/source/tickets.csv").unlink()
+    with pytest.raises(StageError, match=r"missing data(.|\n)*`dvc pull data/source/tickets\.csv\.dvc`"):
+        SampledRun.of(product.folder, tmp_path / "run", "download")
+
+
 def test_stages_stop_at_the_one_that_is_named(product, tmp_path):
     assert SampledRun.of(product.folder, tmp_path / "run", "download").stages == ("download",)
 
