@@ -47,6 +47,7 @@ CHECKS_OF_MANY_ROWS = (
 """Data checks that good data can fail where there are few rows, or a tokenizer that was trained on few."""
 _BEGINS = re.compile(r"(Running stage|Verifying data sources in stage:) '(.+?)'")
 """What DVC prints before a stage, and before data that only a ``.dvc`` file names."""
+_FAILED = re.compile(r"ERROR: failed to reproduce '(.+?)'")
 
 
 def copy_repository(root: Path, folder: Path) -> None:
@@ -59,8 +60,12 @@ def copy_repository(root: Path, folder: Path) -> None:
     run_git(folder, "init", "--quiet", "--initial-branch", "main")
 
 
-def sampled(params: Params, rows: int) -> dict[str, Any]:
+def sampled(folder: Path, rows: int) -> dict[str, Any]:
     """Return the parameters, by dotted key, that differ in a run on few rows with a tiny model."""
+    params = load_params(folder / PARAMS)
+    launch = params.train.launch
+    if (folder / "conf/accelerate/auto.yaml").exists():
+        launch = "auto"
     severity = dict(params.validate_.severity)
     for check in CHECKS_OF_MANY_ROWS:
         if params.validate_.severity_of(check) == "error":
@@ -82,7 +87,7 @@ def sampled(params: Params, rows: int) -> dict[str, Any]:
         "model.config": config,
         "model.head": None,
         "validate.severity": severity,
-        "train.launch": "auto",
+        "train.launch": launch,
         "train.epochs": 8,
         "train.max_steps": None,
         "train.learning_rate": 2.0e-3,
@@ -133,8 +138,8 @@ class SampledRun:
         copy_repository(root, folder)
         shutil.copytree(root / SOURCE, folder / SOURCE, dirs_exist_ok=True)  # which git ignores
         (folder / "dvc.lock").unlink(missing_ok=True)
-        params = load_params(folder / PARAMS)
-        write(folder / PARAMS, changed(folder / PARAMS, {**sampled(params, rows), **(changes or {})}))
+        differing = sampled(folder, rows) | dict(changes or {})
+        write(folder / PARAMS, changed(folder / PARAMS, differing))
         with local_settings(folder) as settings:  # sampled outs are of no use in a shared cache
             settings["cache"] = {"dir": str(folder.resolve() / ".dvc" / "cache")}
         run_git(folder, "add", "--all")
@@ -215,16 +220,21 @@ class SampledRun:
 
 
 def _failure(printed: list[str]) -> StageError:
-    """Return the error about a run that failed: the stage that DVC began last, and what this one printed."""
-    failed = "dvc repro"
-    output = printed
-    hint = None
+    """Return the error about a run that failed: its stage, and what this one printed."""
+    failed = ""
+    first = 0
     for number, line in enumerate(printed):
-        stage = _BEGINS.match(line)
-        if stage is not None:
-            failed = f"Stage {stage[2]!r}"
-            output = printed[number + 1 :]
-            hint = None
-            if stage[2].endswith(".dvc"):
-                hint = f"If the data is not here, in the project: `dvc pull {stage[2]}`."
-    return StageError(f"{failed} failed on the sampled rows. It printed:\n" + "\n".join(output), hint)
+        begun = _BEGINS.match(line)
+        if begun is not None:
+            failed = begun[2]
+            first = number + 1
+        error = _FAILED.match(line)
+        if error is not None and error[1] != failed:  # DVC could not begin it
+            failed = error[1]
+            first = number
+
+    what = f"Stage {failed!r}" if failed else "dvc repro"
+    hint = None
+    if failed.endswith(".dvc"):
+        hint = f"If the data is not here, in the project: `dvc pull {failed}`."
+    return StageError(f"{what} failed on the sampled rows. It printed:\n" + "\n".join(printed[first:]), hint)

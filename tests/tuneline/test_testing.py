@@ -33,6 +33,13 @@ def test_data_that_only_dvc_has_is_named_with_the_command(product, tmp_path):
         SampledRun.of(product.folder, tmp_path / "run", "download")
 
 
+def test_stage_that_dvc_cannot_begin_is_named(product, tmp_path):
+    pipeline = (product.folder / "dvc.yaml").read_text()
+    (product.folder / "dvc.yaml").write_text(pipeline.replace("- models/source\n", "- mine\n"))
+    with pytest.raises(StageError, match=r"(?s)Stage 'base' failed.*run/mine"):
+        SampledRun.of(product.folder, tmp_path / "run", "base")
+
+
 def test_stages_stop_at_the_one_that_is_named(product, tmp_path):
     assert SampledRun.of(product.folder, tmp_path / "run", "download").stages == ("download",)
 
