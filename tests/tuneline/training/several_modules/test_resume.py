@@ -56,7 +56,7 @@ INSTANTS = {
     "in the evaluation before the first step": ("tuneline.training.loop.predict_validation", 1, 1),
     "before a checkpoint is completed": (f"{CHECKPOINTS}.TrainingProgress.write", 2, 6),
     "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 6),
-    "while publishing": ("tuneline.training.publication.publish_curves", 1, 1),
+    "while publishing": ("stages.train.publish_curves", 1, 1),
 }
 
 
