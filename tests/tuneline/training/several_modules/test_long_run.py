@@ -1,6 +1,7 @@
 """Runs of thousands of steps: they show small leaks at each step and failures at one kill in ten."""
 
 from dataclasses import dataclass, field
+from statistics import median
 
 import psutil
 import pytest
@@ -75,7 +76,7 @@ def test_long_run_does_not_grow_in_memory_or_open_files(uninterrupted):
     )
     print(f"{max(samples.memory[early]) / MB:.0f} MB early, {max(samples.memory[late]) / MB:.0f} MB late")
     assert max(samples.memory[late]) - max(samples.memory[early]) < 40 * MB  # includes the training curve
-    assert max(samples.files[late]) <= max(samples.files[early])
+    assert median(samples.files[late]) <= median(samples.files[early])  # a checkpoint opens some for a moment
 
 
 def test_long_run_removes_old_checkpoints(uninterrupted):
