@@ -9,16 +9,11 @@ Writes: ``reports/predictions.parquet``, ``reports/slices.json``, ``reports/eval
 metrics, ``plots/evaluation/``, and ``metrics/evaluate.json`` with those that people compare.
 """
 
-import csv
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
@@ -40,9 +35,10 @@ from tuneline.core.runtime.files import replace_directory
 from tuneline.core.runtime.terminal import phase, progress
 from tuneline.core.stage.entry import Measurements, require, run_stage
 from tuneline.core.stage.records import Metrics, write_record
-from tuneline.core.stage.tables import ROW_GROUP, SplitReader, check_text_columns
-from tuneline.judge.evaluation.evaluation import evaluate_predictions, plot_columns
+from tuneline.core.stage.tables import SplitReader, check_text_columns
+from tuneline.judge.evaluation.evaluation import evaluate_predictions
 from tuneline.judge.evaluation.keys import summary
+from tuneline.judge.evaluation.plots import write_plots, write_rows
 from tuneline.judge.evaluation.scoring import leaked_rows
 from tuneline.judge.evaluation.slices import RowSlice, Slices, function_slices
 from tuneline.judge.evaluation.table import ALL_METRICS
@@ -178,52 +174,6 @@ def write_outs(predictions: Predictions, slices: Slices, metrics: Mapping[str, f
             scores.append((f"{scored.by}: {scored.name}", score, scored.rows))
         write_rows(partial / "slices.csv", ("slice", "score", "rows"), scores)
     write_record(EVALUATION, Metrics.of(metrics))
-
-
-def write_plots(folder: Path, predictions: Predictions) -> None:
-    """Write every plot of one split.
-
-    The plots of another kind of task get no rows: DVC warns of a missing file.
-    """
-    for name, columns in plot_columns(predictions).items():
-        rows = zip(*columns.values(), strict=True)
-        write_rows(folder / f"{name}.csv", list(columns), map(_rounded, rows))
-
-    task = predictions.task
-    confused: Iterable[tuple[str, str]] = ()
-    if task.one_class:
-        confused = _confused_classes(predictions.logits, predictions.labels, task.class_names)
-    write_rows(folder / "confusion.csv", ("actual", "predicted"), confused)
-
-
-def _confused_classes(
-    logits: Logits, labels: NDArray[Any], names: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the names of the actual and the predicted class of each row; a part of the rows is in memory."""
-    name_of = np.array(names, dtype=object)
-    for start in range(0, len(labels), ROW_GROUP):
-        actual = labels[start : start + ROW_GROUP]
-        predicted = logits[start : start + ROW_GROUP].argmax(axis=1)
-        yield from zip(name_of[actual], name_of[predicted], strict=True)
-
-
-def _rounded(numbers: Sequence[float]) -> list[str]:
-    return [f"{number:.6g}" for number in numbers]
-
-
-def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a CSV with a header.
-
-    DVC puts names into a script of its page as they are, so ``<``, which could end the script, is a code.
-    """
-    with path.open("w", encoding="utf-8", newline="") as file:
-
-        def write_escaped(line: str) -> int:
-            return file.write(line.replace("<", r"\u003c"))
-
-        writer = csv.writer(SimpleNamespace(write=write_escaped), lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

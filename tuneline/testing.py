@@ -161,7 +161,7 @@ class SampledRun:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """All metrics of the trained model on the reported split, those of ``project/`` included."""
+        """All metrics of the trained model on the reported split, with the functions of ``project/``."""
         return Metrics.read(self.folder / EVALUATION).values
 
     @property

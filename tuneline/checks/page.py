@@ -65,13 +65,6 @@ def style() -> Markup:
     return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
-def format_number(value: float) -> str:
-    """Format a number of an axis or a table: whole if it is, else with three significant digits."""
-    if abs(value) >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
 # Placeholder colours: no figure has them for another reason, and ``to_svg`` replaces them by variables.
 INK = "#010101"
 MUTED = "#020202"

@@ -92,7 +92,7 @@ class RowCounts(Record):
         )
 
     def fits(self, profile: Profile) -> bool:
-        """Return True if the counts are in the bins of a profile: those of an earlier model need not be."""
+        """Return True if the counts are in the bins of a profile; an earlier model may have other bins."""
         empty = RowCounts.empty(profile)
         return len(self.labels) == len(empty.labels) and len(self.characters) == len(empty.characters)
 

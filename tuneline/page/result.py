@@ -45,7 +45,7 @@ Figures = list[tuple[str, str]]
 
 
 def result_metrics(evaluated: Mapping[str, float], positive: str | None) -> Figures:
-    """Return the metrics of a model, then those of simple models and the numbers of rows.
+    """Return the metrics of a model, then the metrics of simple models and the numbers of rows.
 
     ``positive`` is the class that F1 of two classes is of.
     """

@@ -49,7 +49,7 @@ def evaluate_file(
     """Predict the rows of a file, and compute what the stage ``evaluate`` computes for the reported split.
 
     Args:
-        params: The parameters: those of ``evaluate``, the seed, and how similar near-duplicates are.
+        params: The section ``evaluate``, the seed and the similarity of near-duplicates are used.
         model: The model.
         train_metric: ``train.metric`` of its training.
         file: The rows.

@@ -54,7 +54,10 @@ def main() -> NoReturn:
     end_with_launcher()
     try:
         with explain_disk_errors():
-            module, *flags = sys.argv[1:]
+            module, *flags = sys.argv[1:] or [""]
+            if not module or module.startswith("-"):
+                hint = "Name what trains: python -m tuneline.training.launch stages.train"
+                raise ParamsError("the module is missing.", hint)
             code = launch(module, load_params(), flags)
     except StageError as error:
         say(f"train: {error}", error=True)

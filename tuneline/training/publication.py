@@ -51,7 +51,7 @@ def choose_published(
 
 
 SHARES = (0.25, 0.5, 0.75)
-"""Shares of the fine-tuned weights that are tried, with those of the linear model on the frozen checkpoint.
+"""Shares of the fine-tuned weights that are tried in averages with the linear model on the frozen checkpoint.
 
 Weights between both often predict new rows better than either
 (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").

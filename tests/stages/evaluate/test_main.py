@@ -14,6 +14,7 @@ from tests.shards import into_shards
 from tests.stages.evaluate.project import write_project
 from tuneline.core.runtime.errors import DataError, ParamsError, StageError
 from tuneline.core.stage.tables import CLUSTER, write_numbers, write_table
+from tuneline.judge.evaluation import plots
 from tuneline.model.tasks import Classification, Regression
 
 
@@ -209,7 +210,7 @@ def test_predictions_keep_row_order_and_class_names(project):
 
 @pytest.mark.parametrize("project", ["queues", "numbers"], indirect=True)
 def test_shards_give_the_same_bytes_as_one_file(project, monkeypatch):
-    monkeypatch.setattr(evaluate, "ROW_GROUP", 7)
+    monkeypatch.setattr(plots, "ROW_GROUP", 7)
     evaluate.main()
     once = outs(project)
     for folder in ("raw", "tokenized"):

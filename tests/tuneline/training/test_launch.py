@@ -3,6 +3,8 @@ that is left behind."""
 
 import contextlib
 import json
+import subprocess
+import sys
 
 import pytest
 from accelerate.commands.config.default import write_basic_config
@@ -165,3 +167,11 @@ def test_file_that_accelerate_refuses_is_an_error_that_names_it(own_launch):
     own_launch.write_text("distributed_type: 'NO'\ncolour: red\n")
     with pytest.raises(ParamsError, match=r"conf/accelerate/mine\.yaml: accelerate refuses it: .*colour"):
         launch_arguments("stages.train", "mine", None, [])
+
+
+@pytest.mark.parametrize("arguments", [[], ["--machine_rank", "1"]])
+def test_launch_asks_for_the_module_that_trains(tmp_path, arguments):
+    command = [sys.executable, "-m", "tuneline.training.launch", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == ParamsError.stage_status
+    assert "python -m tuneline.training.launch stages.train" in done.stderr

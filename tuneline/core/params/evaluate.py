@@ -102,7 +102,7 @@ class ValidateParams(Section):
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """Names of all checks, those of the user at the end."""
+        """Names of all checks, the user's own checks at the end."""
         return (*ERROR_CHECKS, *WARNING_CHECKS, *(name.function for name in self.functions))
 
     @model_validator(mode="after")
@@ -115,7 +115,7 @@ class ValidateParams(Section):
         return self
 
     def severity_of(self, check: str) -> CheckSeverity:
-        """Return the severity of a check: those of the user are errors by default."""
+        """Return the severity of a check: the user's own checks are errors by default."""
         return self.severity.get(check, "warning" if check in WARNING_CHECKS else "error")
 
     def limit_of(self, check: str) -> float:

@@ -3,16 +3,13 @@
 The stage ``evaluate`` and the command ``tuneline evaluate`` differ in where rows and logits come from.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneline.core.runtime.terminal import phase
-from tuneline.judge.evaluation.curves import calibration, precision_recall_curve, roc_curve
 from tuneline.judge.evaluation.scoring import (
     baseline_metrics,
     leak_metrics,
@@ -29,12 +26,8 @@ from tuneline.judge.evaluation.slices import (
 )
 from tuneline.judge.metrics.functions import CustomMetric
 from tuneline.judge.metrics.predictions import Predictions
-from tuneline.judge.metrics.scores import averaging
 from tuneline.judge.metrics.table import Metric, primary_metric
 from tuneline.model.tasks.task import Labels
-
-SCATTERED = 2_000
-"""Most points of a scatter plot, evenly spaced rows."""
 
 
 def evaluate_predictions(
@@ -79,34 +72,3 @@ def evaluate_predictions(
     if report.worst is not None:
         metrics[f"worst_slice_{report.metric}"] = report.value(report.worst)
     return metrics, report
-
-
-def plot_columns(predictions: Predictions) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the columns of each plot by the name of the plot.
-
-    The plots of another kind of task have no rows.
-    """
-    task = predictions.task
-    labels = predictions.labels
-    logits = predictions.logits
-
-    # regression
-    scattered_labels = labels[:0]
-    scattered_predictions = logits[:0, 0]
-    if not task.has_classes:
-        interval = math.ceil(len(labels) / SCATTERED)
-        scattered_labels = labels[::interval]
-        scattered_predictions = logits[::interval, 0]
-        logits = np.empty((0, 1), dtype=np.float32)
-        labels = np.empty(0, dtype=np.int64)
-
-    # classes: without rows for a regression
-    probability = task.scores(logits)
-    average = averaging(task)
-    positive = 1 if average == "macro" else average
-    return {
-        "scatter": {"actual": scattered_labels, "predicted": scattered_predictions},
-        "roc": roc_curve(probability, labels, positive),
-        "precision_recall": precision_recall_curve(probability, labels, positive),
-        "calibration": calibration(probability, labels),
-    }

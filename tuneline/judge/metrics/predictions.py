@@ -158,7 +158,7 @@ class Predictions:
         resamples: int = RESAMPLES,
         level: float = LEVEL,
     ) -> Difference:
-        """Return by how much a metric is above that of other predictions of the same rows, with its interval.
+        """Return the difference of a metric from other predictions of the same rows, with its interval.
 
         Args:
             metric: A metric with ``resampled``.

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from stages.evaluate import write_plots, write_rows
+from tuneline.judge.evaluation.plots import write_plots, write_rows
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Regression
 
