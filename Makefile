@@ -70,7 +70,7 @@ test-gpu: setup ## Run the tests that need a GPU; without one, say which were sk
 	@python -m pytest -m gpu -n 0 -rs $(ARGS)
 
 .PHONY: parameters
-parameters: setup ## Write docs/parameters.md from the fields
+parameters: setup ## Write docs/parameters.md and conf/base.yaml from the fields
 	@python -m tests.docs.parameters_page
 
 .PHONY: lint

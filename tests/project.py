@@ -89,7 +89,7 @@ def _replace_files_of_the_user(folder: Path) -> None:
             path.unlink()
     shutil.rmtree(folder / "conf")
     shutil.copytree(ROOT / "tests/conf", folder / "conf")
-    (folder / "conf/params.yaml").symlink_to("../params.yaml")
+    shutil.copyfile(ROOT / "conf/base.yaml", folder / "conf/base.yaml")
     write_params(folder)
     yaml = YAML()
     pipeline = yaml.load(folder / "dvc.yaml")

@@ -3,8 +3,7 @@
 Tasks that a user adds are tested like the others.
 """
 
-import subprocess
-import sys
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-import tuneline.core.params.hydra_plugins.defaults  # noqa: F401 - gives Hydra the defaults, as DVC does (.dvc/config)
 from tests.conftest import ROOT
-from tests.project import Project
+from tests.params import write_params
 from tuneline.core.params.loading import known_keys, parse_params, read_yaml
 
 TASKS = sorted(path.stem for path in (ROOT / "conf/task").glob("*.yaml"))
@@ -38,11 +36,16 @@ def flat(values: dict[str, Any], prefix: str = "") -> set[str]:
     )
 
 
-def test_experiment_starts_from_params_yaml(root: Path):
-    """Values that only params.yaml has, those of `tuneline init` or of an editor, are not reset."""
-    written = read_yaml(root / "params.yaml")
-    assert composed(root) == written
-    assert composed(root, "seed=7") == {**written, "seed": 7}
+def test_experiment_starts_from_params_yaml(root: Path, tmp_path: Path):
+    """Values that only params.yaml has, those of `tuneline init` or of an editor, are not reset.
+
+    It is the file of the tree with ``conf/``, whatever the current folder is.
+    """
+    shutil.copytree(root / "conf", tmp_path / "conf")
+    write_params(tmp_path, train={"warmup_ratio": 0.75})
+    written = read_yaml(tmp_path / "params.yaml")
+    assert composed(tmp_path) == written
+    assert composed(tmp_path, "seed=7") == {**written, "seed": 7}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -50,26 +53,6 @@ def test_task_is_valid_and_sets_every_key(task: str, root: Path):
     values = composed(root, f"task={task}")
     parse_params(values)
     assert set(known_keys()) <= flat(values)
-
-
-COMPOSE = """
-import sys
-from dvc.utils.hydra import compose_and_dump
-compose_and_dump("params.yaml", sys.argv[1], None, "config", sys.argv[2], ["task=tickets", "seed=7"])
-"""
-
-
-def test_dvc_composes_a_task_from_the_defaults_of_the_checkout(tmp_path: Path):
-    """Not from those of the installed version."""
-    project = Project.copy_to(tmp_path)
-    code = tmp_path / "tuneline/core/params/train.py"
-    code.write_text(code.read_text().replace("warmup_ratio: Fraction = 0.1", "warmup_ratio: Fraction = 0.75"))
-    project.set_params({"train.warmup_ratio": 0.5})
-    folders = [str(tmp_path / "conf"), str(tmp_path / "tuneline/core/params")]
-    subprocess.run([sys.executable, "-c", COMPOSE, *folders], cwd=tmp_path, check=True)
-    values = read_yaml(tmp_path / "params.yaml")
-    assert (values["train"]["warmup_ratio"], values["seed"]) == (0.75, 7)
-    parse_params(values)
 
 
 @pytest.mark.parametrize("task", TASKS)

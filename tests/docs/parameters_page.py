@@ -1,17 +1,20 @@
-"""Writes the tables of docs/parameters.md from the fields: ``python -m tests.docs.parameters_page``.
+"""Writes the defaults of the fields to docs/parameters.md and conf/base.yaml: ``make parameters``.
 
-Each key has its default and the first sentence of its docstring.
+On the page, each key has its default and the first sentence of its docstring.
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
+from omegaconf import OmegaConf
 from pydantic import BaseModel
 
 from tests.conftest import ROOT
 from tuneline.core.params import Params
+from tuneline.core.params.loading import default_values
 
+BASE = ROOT / "conf/base.yaml"
 PAGE = ROOT / "docs/parameters.md"
 MARK = "<!-- `make parameters` writes the rest from tuneline/core/params/ -->\n"
 
@@ -46,5 +49,15 @@ def written() -> str:
     return f"{before}{mark}\n| key | default | meaning |\n| --- | --- | --- |\n{lines}\n"
 
 
+def base() -> str:
+    """Return ``conf/base.yaml`` as it should be, in the form in which DVC writes ``params.yaml``."""
+    comment = (
+        "# The defaults, from which the tasks in conf/task/ start. `make parameters` writes them from"
+        " tuneline/core/params/.\n"
+    )
+    return comment + OmegaConf.to_yaml(OmegaConf.create(default_values()))
+
+
 if __name__ == "__main__":
+    BASE.write_text(base(), encoding="utf-8")
     PAGE.write_text(written(), encoding="utf-8")

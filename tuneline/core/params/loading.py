@@ -197,7 +197,7 @@ def missing_keys(
 def default_values(section: type[BaseModel] = Params) -> dict[str, Any]:
     """Return all parameters with their defaults, as a file has them, except what every project sets itself.
 
-    Hydra composes ``conf/task/`` with them, as ``/base`` (``tuneline/core/params/hydra_plugins/``).
+    ``conf/base.yaml`` has them for the tasks in ``conf/task/`` (``make parameters`` writes it).
     """
     values: dict[str, Any] = {}
     for key, field in _fields(section):
