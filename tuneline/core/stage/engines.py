@@ -23,8 +23,6 @@ from tuneline.core.stage.machine import available_cores, threads
 if TYPE_CHECKING:
     from tuneline.core.params.train import RunParams
 
-ROOT = Path(__file__).parents[3]
-"""Root of the project that this code is part of: workers import it from there."""
 T = TypeVar("T")
 R = TypeVar("R")
 OBJECT_STORE = 100 * 1024**2
@@ -120,7 +118,7 @@ def _map_on_ray(function: Callable[[T], R], tasks: Sequence[T], workers: int | N
     """Yield the results of tasks on the cluster, at most ``workers`` of them at a time."""
     ray = _import_ray(os.environ.get("RAY_ADDRESS"))
     task_threads = 1 if "RAY_ADDRESS" in os.environ else threads(workers or available_cores())
-    entry = ray.remote(num_cpus=1)(_entry(str(Path.cwd()), str(ROOT), task_threads))
+    entry = ray.remote(num_cpus=1)(_entry(str(Path.cwd()), task_threads))
     waiting = deque(pickle.dumps((function, task)) for task in tasks)
     running: deque[Any] = deque()
     try:
@@ -136,7 +134,7 @@ def _map_on_ray(function: Callable[[T], R], tasks: Sequence[T], workers: int | N
         ) from None
 
 
-def _entry(folder: str, code: str, task_threads: int) -> Callable[[bytes], Any]:
+def _entry(folder: str, task_threads: int) -> Callable[[bytes], Any]:
     """Return the function that runs on the workers.
 
     It is sent by value, since a worker may not find the project's code.
@@ -149,8 +147,8 @@ def _entry(folder: str, code: str, task_threads: int) -> Callable[[bytes], Any]:
 
         os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = str(task_threads)
         os.chdir(folder)
-        if code not in sys.path:
-            sys.path.insert(0, code)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
         function, argument = pickle.loads(task)  # noqa: S301 - sent by the process that started this work
         return function(argument)
 
