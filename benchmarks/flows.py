@@ -34,7 +34,7 @@ from ruamel.yaml import YAML
 
 from tuneline.core.runtime.processes import ending
 from tuneline.operations.server import schedule
-from tuneline.operations.server.deploy import POOL, ROOT, deploy
+from tuneline.operations.server.deploy import POOL, deploy
 
 SMALL = ["data.sample.rows=800", "tokenize.vocab_size=600", "train.epochs=1", "model.config.hidden_size=32"]
 SMALL += ["model.config.num_hidden_layers=1", "model.config.intermediate_size=64"]
@@ -49,7 +49,7 @@ LIMIT = 10.0
 
 def clone(folder: Path) -> Path:
     """Clone the last commit, and let the gate pass any model: the promotion is part of the measurement."""
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+    subprocess.run(["git", "clone", "--quiet", str(Path.cwd()), str(folder)], check=True)
     settings = folder / "conf" / "flows.yaml"
     passing = (
         settings.read_text()

@@ -19,7 +19,7 @@ _REFUSED = re.compile(
 RETRY_AFTER = (2.0, 10.0, 30.0, 60.0)
 """Seconds before each retry of a fetch or push while ``origin`` cannot be reached."""
 REPOSITORY_VARIABLE = "TUNELINE_REPOSITORY"
-"""Environment variable with the path of the repository, if it is not the repository of the flows."""
+"""Environment variable with the path of the repository, if it is not the current folder."""
 _say_error = partial(say, error=True)
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
 """Settings with which git gives up a connection over HTTP that transfers nothing for a minute."""
@@ -42,8 +42,8 @@ class Repository:
 
     @classmethod
     def here(cls, log: Callable[[str], None] = _say_error) -> "Repository":
-        """Return the repository that ``TUNELINE_REPOSITORY`` names, else the repository of this file."""
-        root = Path(os.environ.get(REPOSITORY_VARIABLE) or Path(__file__).parents[3])
+        """Return the repository that ``TUNELINE_REPOSITORY`` names, else the current folder."""
+        root = Path(os.environ.get(REPOSITORY_VARIABLE) or ".")
         return cls(root.resolve(), log)
 
     @property

@@ -1,8 +1,8 @@
 """Create work pool, deployments and automations on the server of ``PREFECT_API_URL``.
 
-``python -m tuneline.operations.server.deploy``, on any machine, and again after every change of
-``prefect.yaml`` or ``conf/notifications.yaml``, or of the address for messages. What a person paused stays
-paused.
+``python -m tuneline.operations.server.deploy`` in the root of the project, on any machine, and again after
+every change of ``prefect.yaml`` or ``conf/notifications.yaml``, or of the address for messages. What a person
+paused stays paused.
 """
 
 import hashlib
@@ -25,9 +25,8 @@ from tuneline.core.params.loading import read_yaml
 from tuneline.core.runtime.terminal import say, visible
 
 POOL = "tuneline"
-ROOT = Path(__file__).parents[3]
-DEPLOYMENTS = ROOT / "prefect.yaml"
-NOTIFICATIONS = ROOT / "conf/notifications.yaml"
+DEPLOYMENTS = Path("prefect.yaml")
+NOTIFICATIONS = Path("conf/notifications.yaml")
 PEOPLE = "people"
 """Name of the block of Prefect with the address for messages, of whatever type."""
 
@@ -45,6 +44,18 @@ def main() -> None:
     deploy(env)
 
 
+def project_folder() -> Path:
+    """Return the root of the project, which is the current folder.
+
+    Raises:
+        SystemExit: It has no deployments.
+    """
+    folder = Path.cwd()
+    if not DEPLOYMENTS.exists():
+        sys.exit(f"{folder} has no {DEPLOYMENTS}. Start this in the root of the project.")
+    return folder
+
+
 def client_of(env: Mapping[str, str]) -> SyncPrefectClient:
     """Return a client of the server that an environment names."""
     return SyncPrefectClient(env["PREFECT_API_URL"], auth_string=env.get("PREFECT_API_AUTH_STRING"))
@@ -54,8 +65,9 @@ def deploy(env: Mapping[str, str]) -> None:
     """Create or update work pool, deployments and automations on the server in ``env``.
 
     Raises:
-        SystemExit: A Prefect command failed; the message is Prefect's.
+        SystemExit: The current folder is no project, or a Prefect command failed; the message is Prefect's.
     """
+    project_folder()
     yaml = YAML(typ="safe", pure=True)
     content = yaml.load(DEPLOYMENTS)
     create_pool = ["work-pool", "create", POOL, "--type", "process", "--overwrite"]
@@ -79,7 +91,7 @@ def _run_prefect(arguments: list[str], env: Mapping[str, str]) -> None:
     """Run a command of Prefect; exit with its output if it fails."""
     command = [sys.executable, "-m", "prefect"]
     command += arguments
-    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(visible(process.stdout + process.stderr))
 

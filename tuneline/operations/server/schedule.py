@@ -1,7 +1,7 @@
 """Run everything on one machine with one command: Prefect's server, work pool, deployments, and a worker.
 
-``python -m tuneline.operations.server.schedule``; Ctrl-C or closing the terminal ends all of it, runs first.
-A run that is started again resumes from its checkpoint.
+``python -m tuneline.operations.server.schedule`` in the root of the project; Ctrl-C or closing the terminal
+ends all of it, runs first. A run that is started again resumes from its checkpoint.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tuneline.core.runtime.files import BusyError, locked
 from tuneline.core.runtime.processes import ending
 from tuneline.core.runtime.terminal import say
 from tuneline.operations.server.crashes import LOOK, restart_crashed_runs
-from tuneline.operations.server.deploy import ROOT, client_of, deploy
+from tuneline.operations.server.deploy import client_of, deploy, project_folder
 from tuneline.operations.server.worker import worker_settings
 
 HOST = "127.0.0.1"
@@ -48,6 +48,7 @@ def main() -> None:
     )
     parser.add_argument("--port", type=int, default=4200, help="port of the server (default: %(default)s)")
     port = parser.parse_args().port
+    project_folder()
     end_on_signals()
 
     with contextlib.suppress(KeyboardInterrupt), exclusive() as home:
@@ -155,7 +156,7 @@ def start_apart(command: Sequence[str], env: dict[str, str], **more: Any) -> sub
 
     If this process is killed, the program is asked to end.
     """
-    return processes.start(command, cwd=ROOT, env=env, start_new_session=True, **more)
+    return processes.start(command, env=env, start_new_session=True, **more)
 
 
 @contextlib.contextmanager

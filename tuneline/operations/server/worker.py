@@ -1,7 +1,7 @@
 """A worker in production: clones the repository for Prefect's worker, and ends after its runs.
 
-``python -m tuneline.operations.server.worker``. Arguments are passed to ``prefect worker start``:
-``--work-queue gpu`` serves one queue, not all. Environment variables:
+``python -m tuneline.operations.server.worker`` in the root of the project, whose flows it runs. Arguments are
+passed to ``prefect worker start``: ``--work-queue gpu`` serves one queue, not all. Environment variables:
 
 - ``PREFECT_API_URL``: the server.
 - ``TUNELINE_ORIGIN``: git address that the repository is cloned from and results are pushed to. Without it
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console  # noqa: TID251 - the one that Prefect prints with
 
@@ -25,14 +26,17 @@ from tuneline import NO_TELEMETRY
 from tuneline.core.repository.git import GitError
 from tuneline.core.repository.programs import run_dvc
 from tuneline.core.runtime import processes
+from tuneline.core.runtime.errors import StageError
 from tuneline.core.runtime.files import locked, working_directory
 from tuneline.core.runtime.terminal import redacted, say, visible
 from tuneline.core.settings import load_settings
 from tuneline.operations.runs.repository import REPOSITORY_VARIABLE, Repository
-from tuneline.operations.server.deploy import POOL, ROOT
+from tuneline.operations.server.deploy import POOL, project_folder
 
 ORIGIN = "TUNELINE_ORIGIN"
 DVC_REMOTE = "TUNELINE_DVC_REMOTE"
+FLOWS = "TUNELINE_FLOWS"
+"""Environment variable that a worker sets for its runs: the folder in which it was started."""
 HEARTBEAT = 30
 """Seconds between two heartbeats of a run, as in prefect.yaml (see conf/notifications.yaml)."""
 RUNS_END_WITHIN = 45.0
@@ -48,6 +52,7 @@ CLONE_WAIT = 1800.0
 
 def main() -> None:
     """Clone the repository if it is missing, and run the worker."""
+    folder = project_folder()
     try:
         repository = prepare_repository()
         # Report invalid settings now, and not at the first scheduled run.
@@ -63,7 +68,7 @@ def main() -> None:
 
     # the environment of the runs, which use the same flows
     os.environ.update(worker_settings(os.environ))
-    python_path = [str(ROOT)]
+    python_path = [str(folder)]
     if os.environ.get("PYTHONPATH"):
         python_path.append(os.environ["PYTHONPATH"])
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
@@ -120,9 +125,17 @@ def run_worker(command: Sequence[str]) -> int:
 
 
 def enter() -> dict[str, str]:
-    """Change to the folder of the flows on this machine: the step ``pull`` of each run (``prefect.yaml``)."""
-    os.chdir(ROOT)
-    return {"directory": str(ROOT)}
+    """Change to the folder of the flows on this machine: the step ``pull`` of each run (``prefect.yaml``).
+
+    Prefect's worker starts a run in a temporary folder.
+    """
+    folder = os.environ.get(FLOWS)
+    if folder is None:
+        raise StageError(
+            f"{FLOWS} is not set.", "Start the worker with `python -m tuneline.operations.server.worker`."
+        )
+    os.chdir(folder)
+    return {"directory": folder}
 
 
 def end_with_worker() -> None:
@@ -145,7 +158,7 @@ def end_with_worker() -> None:
 
 
 def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """Return a worker's environment: ``env``, with defaults for what it does not set.
+    """Return a worker's environment: ``env``, with defaults for what it does not set, and the current folder.
 
     The defaults are no telemetry, heartbeats, and a look for new runs every second.
     """
@@ -155,7 +168,7 @@ def worker_settings(env: os._Environ[str] | dict[str, str]) -> dict[str, str]:
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
     }
-    return {**defaults, **env}
+    return {**defaults, **env, FLOWS: str(Path.cwd())}
 
 
 def prepare_repository() -> Repository:

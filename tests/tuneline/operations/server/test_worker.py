@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -65,6 +66,21 @@ def test_worker_starts_without_origin(origin, capsys):
     assert "Continuing with the clone as it is" in capsys.readouterr().err
 
 
+def test_run_enters_the_folder_in_which_its_worker_was_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    environment = worker.worker_settings({worker.FLOWS: "/another/worker"})
+    monkeypatch.setenv(worker.FLOWS, environment[worker.FLOWS])
+    monkeypatch.chdir(tmp_path)
+    assert worker.enter() == {"directory": str(ROOT)}
+    assert Path.cwd() == ROOT
+
+
+def test_worker_in_another_folder_names_what_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=rf"{tmp_path} has no prefect\.yaml"):
+        worker.main()
+
+
 STORES_A_FLOW = "from prefect.runner import Runner; Runner()._tmp_dir.mkdir(parents=True)"
 
 
@@ -77,7 +93,7 @@ def test_worker_needs_nothing_of_the_temporary_folder_of_others(origin, tmp_path
         " worker.main()"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    assert subprocess.run([sys.executable, "-c", code], env=env, cwd=tmp_path, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, check=False).returncode == 0
     assert not list(tmp_path.glob("tuneline-*"))
 
 
