@@ -1,5 +1,4 @@
-"""The examples of docs/custom-loss.md as files of a project: a user may have changed those in
-``project/``."""
+"""The examples of docs/custom-loss.md as files of a project."""
 
 import re
 from pathlib import Path

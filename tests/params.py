@@ -1,5 +1,5 @@
-"""Parameters of the tests' own, so that a user who changes ``params.yaml`` does not change what the tests
-check."""
+"""The defaults of the parameters with what a test changes: ``params.yaml`` is the demonstration, whose model
+and rows take a minute."""
 
 from copy import deepcopy
 from pathlib import Path

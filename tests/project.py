@@ -10,30 +10,25 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
-from tests.params import change_params, write_params
+from tests.params import change_params
 from tuneline.testing import copy_repository
 
 
 class Project:
-    """A separate checkout, with the commands that a user would run in it."""
+    """A separate repository, with the commands that a user would run in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
     def copy_to(cls, folder: Path) -> "Project":
-        """Copy the product into a new repository: with the tests' parameters and ``conf/``, without the
-        user's data, results and stages."""
-        project = cls.adopted(folder)
-        _replace_files_of_the_user(folder)
+        """Copy this repository into a new one, without its results."""
+        copy_repository(ROOT, folder)
+        (folder / "dvc.lock").unlink()
+        shutil.rmtree(folder / "metrics")
+        project = cls(folder)
         project.commit("Start")
         return project
-
-    @classmethod
-    def adopted(cls, folder: Path) -> "Project":
-        """Copy all files that git does not ignore, those of the user included, into a new repository."""
-        copy_repository(ROOT, folder)
-        return cls(folder)
 
     def run(self, *command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command in the project. If it fails, the error contains its output."""
@@ -80,44 +75,6 @@ def copy_code(folder: Path) -> None:
     for name in ("project", "stages", "tuneline"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / "dvc.yaml", folder / "dvc.yaml")
-
-
-def _replace_files_of_the_user(folder: Path) -> None:
-    (folder / "dvc.lock").unlink(missing_ok=True)
-    for path in [path for name in ("data", "metrics", "models") for path in (folder / name).rglob("*")]:
-        if path.is_file() and path.name != "README.md":
-            path.unlink()
-    shutil.rmtree(folder / "conf")
-    shutil.copytree(ROOT / "tests/conf", folder / "conf")
-    shutil.copyfile(ROOT / "conf/base.yaml", folder / "conf/base.yaml")
-    write_params(folder)
-    yaml = YAML()
-    pipeline = yaml.load(folder / "dvc.yaml")
-    for name in pipeline["stages"].keys() - _with_upstream(pipeline["stages"], "report"):
-        del pipeline["stages"][name]
-    yaml.dump(pipeline, folder / "dvc.yaml")
-
-
-def _with_upstream(stages: dict[str, Any], last: str) -> set[str]:
-    """Return a stage and all that it needs.
-
-    A user's stage after it, such as one that deploys the model, is none of them.
-    """
-
-    def outs(stage: dict[str, Any]) -> list[str]:
-        return [out if isinstance(out, str) else next(iter(out)) for out in stage.get("outs", [])]
-
-    found, waiting = set(), [last]
-    while waiting:
-        found.add(name := waiting.pop())
-        deps = stages[name].get("deps", [])
-        needed = (
-            other
-            for other in stages
-            if any(f"{dep}/".startswith(f"{out}/") for out in outs(stages[other]) for dep in deps)
-        )
-        waiting += [other for other in needed if other not in found]
-    return found
 
 
 GIT_IDENTITY = {

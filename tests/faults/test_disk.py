@@ -65,7 +65,7 @@ def pipeline(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("pipeline")
     write_pipeline(folder, changes={"compare.int8.min_agreement": 0.8, "compare.int8.max_metric_drop": 0.2})
-    shutil.copytree(ROOT / "tests/conf", folder / "conf")
+    shutil.copytree(ROOT / "conf/accelerate", folder / "conf/accelerate")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stages.export.main()
@@ -133,7 +133,7 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
 @pytest.mark.promise("full-disk")
 def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_from_it(tmp_path):
     tiny_task.write_data(tmp_path)
-    shutil.copytree(ROOT / "tests/conf/accelerate", tmp_path / "conf/accelerate")
+    shutil.copytree(ROOT / "conf/accelerate", tmp_path / "conf/accelerate")
     large = {"intermediate_size": 8192}  # 2 MB of weights, 6 MB in a checkpoint
     tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4)
     train = f"{sys.executable} -m tuneline.training.launch stages.train 2>&1; echo exit $?"

@@ -51,7 +51,7 @@ def accuracy(project: Path, place: str, long_text: str) -> float:
     """Return the accuracy on validation of a model that was trained on such documents."""
     write_documents(project, place)
     write_record(project / "models/base/source.json", BaseSource(checkpoint=None, tokenizer=None))
-    shutil.copytree(ROOT / "tests/conf/accelerate", project / "conf/accelerate")
+    shutil.copytree(ROOT / "conf/accelerate", project / "conf/accelerate")
     write_params(
         project,
         data={"text_columns": ["text"], "label_column": "label"},

@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 
-from tests.custom_functions import write_functions
 from tests.project import Project
 from tuneline.testing import SampledRun
 
@@ -27,7 +26,6 @@ def stages_run(output: str) -> list[str]:
 def run(tmp_path_factory) -> SampledRun:
     """Return a run of the product with a loss and a metric of its own."""
     product = Project.copy_to(tmp_path_factory.mktemp("product"))
-    write_functions(product.folder, pipeline=(product.folder / "dvc.yaml").read_text())
     return SampledRun.of(product.folder, tmp_path_factory.mktemp("project"), changes=OWN)
 
 

@@ -6,8 +6,10 @@ from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.settings import Settings, load_settings
 
 
-def test_projects_own_settings_are_valid(root):
-    assert load_settings(root).lock_wait_seconds >= 1
+def test_settings_in_conf_are_the_defaults_with_a_policy_for_slow_stages(root):
+    settings = load_settings(root)
+    assert settings.stages.keys() == {"default", "base", "download", "train"}
+    assert settings.model_copy(update={"stages": {}}) == Settings()
 
 
 def test_default_folders_of_scoring_are_ignored_by_git(root):

@@ -29,11 +29,11 @@ def data(tmp_path_factory) -> Path:
 
 
 def fill(folder: Path, data: Path) -> Path:
-    """Copy tokenized splits and the tests' launch configurations into a folder, so that the stage can run
+    """Copy tokenized splits and the launch configurations into a folder, so that the stage can run
     there."""
     shutil.copytree(data / "data", folder / "data")
     shutil.copytree(data / "models/base", folder / "models/base")
-    shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate")
+    shutil.copytree(ROOT / "conf/accelerate", folder / "conf/accelerate")
     return folder
 
 

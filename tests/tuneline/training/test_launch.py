@@ -110,7 +110,7 @@ def test_signal_stops_two_processes_which_resume(launch, stop):
 
 @pytest.fixture
 def _root(monkeypatch):
-    monkeypatch.chdir(ROOT / "tests")
+    monkeypatch.chdir(ROOT)
     monkeypatch.delenv("ACCELERATE_USE_CPU")
 
 
@@ -133,7 +133,7 @@ def test_auto_launches_what_was_chosen(choice, is_distributed, caplog):
 
 def environment(name):
     """Return the variables that accelerate sets for the processes of a launch on several GPUs."""
-    with contextlib.chdir(ROOT / "tests"):
+    with contextlib.chdir(ROOT):
         env = prepare_multi_gpu_env(launch_arguments("stages.train", name, None, []))
     return {key: value for key, value in env.items() if key.startswith(("ACCELERATE_", "FSDP_"))}
 

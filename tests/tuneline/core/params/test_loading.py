@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.params import complete
+from tests.params import complete, params
 from tuneline.core.params.loading import load_params, parse_params, read_yaml
 from tuneline.core.runtime.errors import ParamsError
 
@@ -19,8 +19,9 @@ def values():
     return complete({})
 
 
-def test_params_yaml_of_the_project_is_valid(root):
-    assert load_params(root / "params.yaml").data.text_columns
+def test_params_yaml_has_the_defaults_with_a_small_model(root):
+    written = load_params(root / "params.yaml")
+    assert written == params(model={"config": written.model.config})
 
 
 @pytest.mark.parametrize("key", ["seed", "model", "train.keep", "validate.near_duplicate_similarity"])

@@ -10,7 +10,7 @@ from tuneline.core.stage.launch import check_launch
 @pytest.fixture
 def without_gpu(monkeypatch):
     """The launch configurations of the product, on a machine whose GPUs are hidden."""
-    monkeypatch.chdir(ROOT / "tests")
+    monkeypatch.chdir(ROOT)
     monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 

@@ -15,7 +15,7 @@ def checkout(tmp_path, root, monkeypatch):
     write_params(tmp_path)
     for name in ("dvc.yaml", "requirements.txt"):
         shutil.copyfile(root / name, tmp_path / name)
-    shutil.copytree(root / "tests/conf/accelerate", tmp_path / "conf/accelerate")
+    shutil.copytree(root / "conf/accelerate", tmp_path / "conf/accelerate")
     (tmp_path / "data/corrections").mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     for name, value in GIT_IDENTITY.items():

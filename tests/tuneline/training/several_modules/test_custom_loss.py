@@ -129,7 +129,6 @@ def test_launched_training_uses_the_loss_and_reruns_when_its_file_changes(tmp_pa
     """`dvc repro train` through accelerate-launch: the file is in the provenance, a change of it trains
     again, one of a metric does not."""
     project = Project.copy_to(tmp_path)
-    write_functions(tmp_path, pipeline=(tmp_path / "dvc.yaml").read_text())
     project.set_params({**tiny_settings(), "train.loss": "project/losses.py:focal"})
     project.run("dvc", "repro", "train")
     first = provenance(tmp_path)

@@ -52,7 +52,7 @@ def sharded(tmp_path_factory, data):
 
 
 FSDP = environment("fsdp") | {"ACCELERATE_MIXED_PRECISION": "no"}
-"""Environment of tests/conf/accelerate/fsdp.yaml in float32, which can be compared to more digits."""
+"""Environment of conf/accelerate/fsdp.yaml in float32, which can be compared to more digits."""
 
 
 @pytest.mark.parametrize("many", ["two", "sharded"])

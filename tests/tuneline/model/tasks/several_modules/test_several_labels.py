@@ -57,9 +57,7 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parcels")
     write_tagged_file(folder / "data/source/parcels/all.jsonl", ROWS)
     (folder / "data/corrections").mkdir()
-    shutil.copytree(ROOT / "conf", folder / "conf", symlinks=True)
-    # launch configurations of people may have other names
-    shutil.copytree(ROOT / "tests/conf/accelerate", folder / "conf/accelerate", dirs_exist_ok=True)
+    shutil.copytree(ROOT / "conf", folder / "conf")
     write_params(
         folder,
         data=DATA,
