@@ -18,7 +18,12 @@ ENV UV_NO_CACHE=1 \
     UV_COMPILE_BYTECODE=1 \
     UV_PYTHON_DOWNLOADS=never \
     VIRTUAL_ENV=/opt/tuneline
-RUN python3 -m venv /opt/uv \
+# git for an engine that pyproject.toml names by an address of git.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends git \
+    && rm -rf /var/lib/apt/lists/* \
+    && python3 -m venv /opt/uv \
     && /opt/uv/bin/python -m pip install --no-cache-dir --disable-pip-version-check uv==${UV_VERSION} \
     && /opt/uv/bin/uv venv --python "$(command -v python3)" "$VIRTUAL_ENV"
 WORKDIR /app
@@ -27,27 +32,36 @@ FROM uv AS build
 # A folder or a page with wheels, as for pip's --find-links.
 ARG FIND_LINKS=/wheels
 COPY pyproject.toml requirements.txt ./
-# The dependencies of pyproject.toml without the developers' tools, at the versions and with the hashes that requirements.txt pins.
+# The dependencies of pyproject.toml without the developers' tools, at the versions and with the hashes that requirements.txt pins. In a
+# project, the engine is one of them.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --build-constraints requirements.txt \
     --requirements pyproject.toml
-COPY README.md LICENSE prefect.yaml ./
+COPY README.md prefect.yaml ./
 COPY conf/notifications.yaml conf/
 COPY flows flows
 COPY stages stages
-COPY tuneline tuneline
-# Editable, so that the flows that Prefect loads from /app and those that Python imports are the same files.
-RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt --editable . \
-    && "$VIRTUAL_ENV/bin/python" -m compileall -q flows stages tuneline
+# The repository of the engine has it in a folder.
+RUN --mount=type=bind,target=/context \
+    if [ -d /context/tuneline ]; then \
+      cp -r /context/tuneline /context/setup.py /context/LICENSE . \
+      && /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt --editable .; \
+    fi \
+    && "$VIRTUAL_ENV/bin/python" -m compileall -q .
 
 FROM uv AS build-serve
 ARG FIND_LINKS=/wheels
-COPY pyproject.toml requirements.txt README.md LICENSE ./
-# The group `serve` of pyproject.toml alone, at the versions and with the hashes that requirements.txt pins.
+COPY pyproject.toml requirements.txt README.md ./
+# The group `serve` of pyproject.toml, at the versions and with the hashes that requirements.txt pins, and the engine alone.
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
-    /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --group serve
-COPY tuneline tuneline
-RUN /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt .
+    --mount=type=bind,target=/context \
+    /opt/uv/bin/uv pip install --find-links "$FIND_LINKS" --constraints requirements.txt --group serve \
+    && if [ -d /context/tuneline ]; then \
+      cp -r /context/tuneline /context/setup.py /context/LICENSE . \
+      && /opt/uv/bin/uv pip install --no-deps --build-constraints requirements.txt .; \
+    else \
+      /opt/uv/bin/uv pip install --no-deps --find-links "$FIND_LINKS" --build-constraints requirements.txt --requirements pyproject.toml; \
+    fi
 
 FROM ${BASE_IMAGE} AS serve
 ARG UID=1000

@@ -26,6 +26,8 @@ export DVC_SITE_CACHE_DIR ?= $(SITE_CACHE)
 # DVC asks for the name of the user; in many containers the system has none.
 export USER ?= $(shell id -un 2>/dev/null || id -u)
 
+-include developer.mk
+
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -38,8 +40,8 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Tuneline needs Python 3.11 to 3.13; this is " + sys.version.split()[0] + ". Try make PYTHON=python3.12 ..." if not (3, 11) <= sys.version_info[:2] <= (3, 13) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "Python cannot create a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --build-constraints requirements.txt -r requirements.txt
-	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --build-constraints requirements.txt -r requirements.txt -r pyproject.toml
+	@test ! -d tuneline || VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .PHONY: run
@@ -64,39 +66,6 @@ schedule: setup ## Start Prefect server, worker and deployments on this machine
 .PHONY: test
 test: setup ## Run the tests, one worker per core
 	@python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
-
-.PHONY: test-gpu
-test-gpu: setup ## Run the tests that need a GPU; without one, say which were skipped
-	@python -m pytest -m gpu -n 0 -rs $(ARGS)
-
-.PHONY: parameters
-parameters: setup ## Write docs/parameters.md and conf/base.yaml from the fields
-	@python -m tests.docs.parameters_page
-
-.PHONY: lint
-lint: setup ## Check style and types
-	@ruff check .
-	@ruff format --check .
-	@mypy
-
-.PHONY: format
-format: setup ## Format the code and fix what ruff can fix
-	@ruff check --fix --quiet . || true
-	@ruff format .
-
-# torch has no hash: its build is the user's choice, and each build has another. uv verifies the hashes that there are.
-.PHONY: lock
-lock: setup ## Compile requirements.txt from pyproject.toml
-	@$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --extra ray --extra s3 --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
-	@sed -i -e '/^# The following packages were excluded/,$$d' -e '/^torch==/,/^ *#/{/--hash=/d; s/^\(torch==[0-9.]*\).*/\1/}' requirements.txt
-
-.PHONY: bench
-bench: setup ## Measure against the usual alternatives (minutes)
-	@for path in benchmarks/[a-z]*.py benchmarks/*/__main__.py; do name=$$(basename $${path%/__main__.py} .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
-
-.PHONY: bench-gpu
-bench-gpu: setup ## Measure training on a GPU against the usual alternatives
-	@python -m benchmarks.training --device cuda --bf16 1 --layers 12 --hidden 768 $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and tool caches; keep data, models and DVC's cache

@@ -51,7 +51,7 @@ def stage(name: str) -> str:
 
 
 def test_dockerfile_copies_only_existing_paths_that_are_not_ignored():
-    assert {"pyproject.toml", "requirements.txt", "flows", "stages", "tuneline", "prefect.yaml"} <= copied()
+    assert {"pyproject.toml", "requirements.txt", "flows", "stages", "prefect.yaml"} <= copied()
     for name in copied() - {"wheel[s]", "${MODEL}"}:  # wheels are optional files of the user, models are outs
         assert (ROOT / name).exists(), name
         assert not ignored(name), name

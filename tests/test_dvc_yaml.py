@@ -9,18 +9,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
-from tests.imports import imported_files
 from tuneline.core.params.loading import known_keys
+from tuneline.core.stage.code import CHANGES_NO_OUT, changes_no_out, imported_files
 
 STAGES = YAML(typ="safe", pure=True).load(ROOT / "dvc.yaml")["stages"]
 CODE = ("stages", "tuneline")
 """Packages that contain the code of the pipeline."""
-CHANGES_NO_OUT = {
-    Path("tuneline/core/params"): "``params:`` lists the values, and a reworded description changes none",
-    Path("tuneline/core/paths.py"): "``dvc.yaml`` lists the paths of outs and dependencies",
-    Path("tuneline/core/runtime"): "how a process prints, locks, ends and puts a file in its place",
-}
-"""What no stage depends on, and why an edit there changes no out."""
 
 
 def names(entries: list) -> set[str]:
@@ -34,13 +28,10 @@ def imported(stage: str) -> set[Path]:
 
 
 def determines_outs(path: Path) -> bool:
-    """Return whether a file can change an out: it is more than a package's docstring, or its settings of the
-    process (telemetry, garbage collection)."""
-    if path in {Path(package, "__init__.py") for package in CODE}:
-        return False
+    """Return whether a file can change an out: it is more than a package's docstring."""
     if len(ast.parse((ROOT / path).read_text(encoding="utf-8")).body) == 1:
         return False
-    return not CHANGES_NO_OUT.keys() & {path, *path.parents}
+    return not changes_no_out(path)
 
 
 def covered(path: Path, deps: set[str]) -> bool:

@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 import pytest
 
 from tests.conftest import ROOT
-from tests.imports import imports
+from tuneline.core.stage.code import imports
 
 
 def package_of(name: str) -> str:

@@ -1,7 +1,6 @@
 """requirements.txt pins what pyproject.toml requires, for any registry."""
 
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,7 +12,9 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from tests.conftest import ROOT
-from tests.imports import imports
+from tuneline.core.stage.code import imports
+from tuneline.operations.project import template_files
+from tuneline.testing import copy_repository
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = (ROOT / "requirements.txt").read_text(encoding="utf-8")
@@ -90,24 +91,25 @@ def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
     assert not undeclared, f"not in pyproject.toml: {undeclared}"
 
 
-def test_wheel_has_every_file_of_the_packages(tmp_path):
+def test_wheel_has_every_file_of_the_engine_and_of_a_project(tmp_path):
     """Stages and commands read templates beside their modules, which setuptools leaves out unless
     package-data lists them."""
-    packages = ("flows", "stages", "tuneline")
-    for name in packages:
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    expected = {
-        path.relative_to(tmp_path).as_posix()
-        for name in packages
-        for path in (tmp_path / name).rglob("*")
-        if path.is_file()
-    }
-    build = "from setuptools import build_meta; build_meta.build_wheel('wheel')"
-    subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, check=True)
-    (wheel,) = (tmp_path / "wheel").glob("*.whl")
-    assert expected <= set(zipfile.ZipFile(wheel).namelist())
+    copy_repository(ROOT, tmp_path / "copy")
+    command = "from setuptools import build_meta; build_meta.build_wheel('wheel')"
+    subprocess.run([sys.executable, "-c", command], cwd=tmp_path / "copy", capture_output=True, check=True)
+    (file,) = (tmp_path / "copy/wheel").glob("*.whl")
+    wheel = zipfile.ZipFile(file)
+
+    files = [path for path in (ROOT / "tuneline").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    expected = {path.relative_to(ROOT).as_posix(): path for path in files}
+    for name, path in template_files().items():
+        expected[f"tuneline/template/{name.as_posix()}"] = path
+    present = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert present == set(expected)
+    for name, path in expected.items():
+        assert wheel.read(name) == path.read_bytes(), name
+        is_program = bool(wheel.getinfo(name).external_attr >> 16 & 0o100)
+        assert is_program == bool(path.stat().st_mode & 0o100), name
 
 
 HEAVY_MODULES = (

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from tests.conftest import ROOT
-from tests.imports import imports
+from tuneline.core.stage.code import imports
 
 PACKAGES = ("benchmarks.", "flows.", "stages.", "tests.", "tuneline.")
 FILES = sorted((ROOT / "benchmarks").rglob("*.py"))

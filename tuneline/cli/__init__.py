@@ -29,6 +29,7 @@ from tuneline.cli import (
     init,
     labels,
     predict,
+    project,
     report,
     serve,
     show,
@@ -115,6 +116,8 @@ def tuneline() -> None:
     """A pipeline for fine-tuning transformer text classifiers."""
 
 
+app.command("new")(project.new)
+app.command("upgrade")(project.upgrade)
 app.command("init")(init.command)
 app.command("experiments")(experiments.command)
 app.command("sweep")(sweep.command)

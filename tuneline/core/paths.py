@@ -19,6 +19,8 @@ def of_repository(path: Path) -> Path:
 
 PARAMS = Path("params.yaml")
 PIPELINE = Path("dvc.yaml")
+ENGINE = Path("engine.yaml")
+"""Version of the installed engine that a project was made with, and hashes of what stages run of it."""
 PROJECT = Path("project")
 """Python files of the user: losses and metrics that parameters name."""
 

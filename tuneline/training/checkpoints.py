@@ -17,7 +17,7 @@ from accelerate.utils import broadcast_object_list
 from tuneline.core.params import Params
 from tuneline.core.runtime.errors import StageError
 from tuneline.core.runtime.files import BusyError, locked, replace_directory
-from tuneline.core.stage.provenance import stage_code
+from tuneline.core.stage.code import code_hash
 from tuneline.core.stage.records import file_hash
 from tuneline.training.data import model_input_files
 from tuneline.training.devices import TRAINING_LIBRARIES, sharding
@@ -39,7 +39,7 @@ def run_identity(params: Params, accelerator: Accelerator, functions: Iterable[P
         "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
         "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
         "data": {str(path): file_hash(path) for path in model_input_files()},
-        "code": stage_code("train"),
+        "code": code_hash("train", folders=("stages",)),
         "libraries": {name: version(name) for name in TRAINING_LIBRARIES},
         "functions": {str(path): file_hash(path) for path in functions},
         "device": accelerator.device.type,

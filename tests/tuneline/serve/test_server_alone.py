@@ -49,7 +49,7 @@ def environment(tmp_path_factory) -> Path:
     # this project, as the image has it: without stages and flows
     source = tmp_path_factory.mktemp("source")
     shutil.copytree(ROOT / "tuneline", source / "tuneline", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     build = "from setuptools import build_meta; build_meta.build_wheel('wheel')"
     subprocess.run([sys.executable, "-c", build], cwd=source, capture_output=True, check=True)

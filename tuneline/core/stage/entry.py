@@ -15,6 +15,7 @@ from typing import NoReturn
 from tuneline.core.paths import TIMING
 from tuneline.core.runtime.errors import StageError, explain_disk_errors
 from tuneline.core.runtime.terminal import say
+from tuneline.core.stage.code import require_engine
 from tuneline.core.stage.records import Metrics, write_record
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # tokenizers reads it at import
@@ -39,6 +40,7 @@ def run_stage(
     started = time.perf_counter()
     try:
         with explain_disk_errors():
+            require_engine(name)
             measurements = main()
             # One process of a distributed stage writes. Under mpirun, accelerate sets RANK in main.
             writes_records = int(os.environ.get("RANK", "0")) == 0

@@ -17,16 +17,10 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tuneline.core.params.loading import read_yaml
-from tuneline.core.paths import PARAMS, PROVENANCE
+from tuneline.core.paths import PARAMS, PIPELINE, PROVENANCE
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.records import OMITTED, Record, file_hash, write_record
-
-ROOT = Path(__file__).parents[3]
-"""Root of the project that this code is part of."""
-PIPELINE_CODE = ("stages", "tuneline")
-"""Packages that contain the code of the pipeline."""
-CODE = ("project", *PIPELINE_CODE)
-"""The same, and the user's losses and metrics."""
+from tuneline.core.stage.code import code_hash
+from tuneline.core.stage.records import OMITTED, Record, write_record
 
 
 class PretrainedSource(Record):
@@ -170,7 +164,7 @@ class StageProvenance(Record):
     parameters: Mapping[str, Any]
     """Values of the keys that ``dvc.yaml`` lists for the stage."""
     code: str
-    """SHA-256 over the names and bytes of the stage's Python files."""
+    """SHA-256 over the code that the stage runs (``code_hash``)."""
     libraries: Mapping[str, str]
     """Versions of the libraries that its outs depend on, without build tags such as ``+cpu``."""
     devices: DevicesUsed | None = OMITTED
@@ -182,21 +176,20 @@ class StageProvenance(Record):
 def stage_provenance(
     stage: str,
     libraries: Sequence[str],
-    root: Path = ROOT,
     devices: DevicesUsed | None = None,
     corrections: AppliedCorrections | None = None,
 ) -> StageProvenance:
-    """Return the provenance of a stage in ``dvc.yaml``, with the parameters of the current folder.
+    """Return the provenance of a stage of the project in the current folder.
 
     Raises:
         StageError: ``dvc.yaml`` lists a parameter or a file of code that does not exist.
     """
-    block = read_yaml(root / "dvc.yaml")["stages"][stage]
-    code = [dep for dep in block["deps"] if Path(dep).parts[0] in CODE]
+    listed = read_yaml(PIPELINE)["stages"][stage]["params"]
+    keys = [key for key in listed if isinstance(key, str)]  # a mapping lists keys of another file
     versions = {name: importlib.metadata.version(name) for name in libraries}
     return StageProvenance(
-        parameters=select(read_yaml(PARAMS), block["params"]),
-        code=code_hash(root, code),
+        parameters=select(read_yaml(PARAMS), keys),
+        code=code_hash(stage),
         # without the build tag: 2.13.0+cpu is 2.13.0
         libraries={name: version.partition("+")[0] for name, version in versions.items()},
         devices=devices,
@@ -245,33 +238,3 @@ def parameters_hash(stages: Mapping[str, StageProvenance]) -> str:
     """Return one SHA-256 over the parameters of several stages."""
     values = {name: dict(stage.parameters) for name, stage in stages.items()}
     return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def code_hash(root: Path, paths: Sequence[str]) -> str:
-    """Return one SHA-256 over the names and bytes of Python and JSON files, also of those inside folders.
-
-    Raises:
-        StageError: A path does not exist.
-    """
-    files: set[Path] = set()
-    for path in paths:
-        place = root / path
-        if not place.exists():
-            raise StageError(
-                f"dvc.yaml lists {path} in deps, but it does not exist.", "Correct the path, or remove it."
-            )
-        if place.is_file():
-            files.add(place)
-        files.update(file for file in place.rglob("*") if file.suffix in {".py", ".json"})
-    lines = [f"{file_hash(file)}  {file.relative_to(root).as_posix()}\n" for file in sorted(files)]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def stage_code(stage: str, root: Path = ROOT) -> str:
-    """Return one SHA-256 over the code that a stage depends on in ``dvc.yaml``, without the user's functions.
-
-    What an interrupted stage has done is continued only by the same code: the code that would make DVC run
-    the stage again.
-    """
-    deps = read_yaml(root / "dvc.yaml")["stages"][stage]["deps"]
-    return code_hash(root, [dep for dep in deps if Path(dep).parts[0] in PIPELINE_CODE])

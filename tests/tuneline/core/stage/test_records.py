@@ -6,8 +6,8 @@ import pytest
 from pydantic import Field
 
 from tests.conftest import ROOT
-from tests.imports import imported_files
 from tuneline.core.runtime.errors import DataError
+from tuneline.core.stage.code import imported_files
 from tuneline.core.stage.records import OMITTED, Number, Record, write_record
 
 ENTRY = {"from": "a", "rows": 3, "rate": 0.25, "hint": None}
