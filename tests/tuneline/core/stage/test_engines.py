@@ -23,7 +23,8 @@ list(map_tasks(tasks.sleep, [0, 1], params(run={"engine": "ray", "workers": 2}).
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """The current folder; no cluster to join."""
+    """The current folder, from which Ray's workers import the tasks; no cluster to join."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     return tmp_path
@@ -48,7 +49,7 @@ def test_ray_gives_the_results_in_order_when_a_worker_is_killed(folder):
     results = list(map_tasks(tasks.kill_first_worker, range(6), engine("ray", 2), name="test"))
     assert [number for number, _ in results] == list(range(6))
     assert files(folder) == {f"{number}.txt": str(number**2) for number in range(6)}
-    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".txt") == ["killed"]
+    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".txt") == ["killed", "tests"]
 
 
 @pytest.mark.slow
@@ -76,10 +77,7 @@ def test_ctrl_c_ends_the_workers_of_a_cluster_that_was_started(folder):
 def start_sleeping(folder):
     """Start two tasks that take a minute, each on a worker, and return when they work."""
     command = [sys.executable, "-c", SLEEP]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True)
     for number in range(2):
         wait_for(folder / f"{number}.pid")
     return process
