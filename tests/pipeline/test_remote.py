@@ -3,7 +3,7 @@ its page."""
 
 import pytest
 
-from tests.pipeline.test_pipeline import project, stages_run  # noqa: F401 - project is a fixture
+from tests.pipeline.test_pipeline import project, run, stages_run  # noqa: F401 - two are fixtures
 from tests.project import Project
 from tests.s3 import ENVIRONMENT, Bucket, served
 
