@@ -1,7 +1,4 @@
-"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml.
-
-Tasks that a user adds are tested like the others.
-"""
+"""Ready tasks: `dvc exp run -S task=NAME` writes a complete and valid params.yaml."""
 
 import shutil
 from functools import cache
