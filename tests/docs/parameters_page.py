@@ -52,8 +52,8 @@ def written() -> str:
 def base() -> str:
     """Return ``conf/base.yaml`` as it should be, in the form in which DVC writes ``params.yaml``."""
     comment = (
-        "# The defaults, from which the tasks in conf/task/ start. `make parameters` writes them from"
-        " tuneline/core/params/.\n"
+        "# Defaults of the engine, from which the tasks in conf/task/ start; a task has values of yours.\n"
+        "# `make parameters` in Tuneline's repository writes this file.\n"
     )
     return comment + OmegaConf.to_yaml(OmegaConf.create(default_values()))
 
