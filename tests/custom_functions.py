@@ -8,6 +8,8 @@ from tests.conftest import ROOT
 _BLOCK = re.compile(r"```python\n# (project/\w+\.py)\n(.*?)```", re.DOTALL)
 EXAMPLES = dict(_BLOCK.findall((ROOT / "docs/custom-loss.md").read_text(encoding="utf-8")))
 """Code by path: ``project/losses.py``, ``metrics.py``, ``checks.py`` and ``slices.py``."""
+STAGES = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+"""The pipeline, whose stages depend on these files."""
 PIPELINE = "stages: {validate: {deps: [project]}, train: {deps: [project]}, evaluate: {deps: [project]}}\n"
 
 

@@ -1,12 +1,14 @@
 """The defaults of the parameters with what a test changes: ``params.yaml`` is the demonstration, whose model
 and rows take a minute."""
 
+import shutil
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests.conftest import ROOT
 from tuneline.core.params import Params
 from tuneline.core.params.loading import default_values, parse_params
 
@@ -51,7 +53,18 @@ def change_params(folder: Path, changes: dict[str, Any]) -> None:
 
 
 def write_params(folder: Path, **sections: Any) -> None:
-    """Write ``params.yaml`` with the parameters of the tests and the values of ``sections``."""
+    """Write ``params.yaml`` with the parameters of the tests and the values of ``sections``, and the code
+    that a stage records with them."""
     yaml = YAML(typ="safe", pure=True)
     yaml.width = 1000  # one line per section, as in params.yaml
     yaml.dump(complete(sections), folder / "params.yaml")
+    copy_code(folder)
+
+
+def copy_code(folder: Path) -> None:
+    """Copy ``dvc.yaml``, the pages and the user's functions, where a test has not written its own."""
+    for path in [ROOT / "dvc.yaml", *(ROOT / "stages").glob("*.py"), *(ROOT / "project").glob("*.py")]:
+        copy = folder / path.relative_to(ROOT)
+        if not copy.exists():
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, copy)

@@ -70,13 +70,6 @@ class Project:
         return YAML(typ="safe", pure=True).load(self.folder / "dvc.lock")["stages"]
 
 
-def copy_code(folder: Path) -> None:
-    """Copy the pipeline's code, and ``dvc.yaml``, which says what of it a stage depends on."""
-    for name in ("project", "stages", "tuneline"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(ROOT / "dvc.yaml", folder / "dvc.yaml")
-
-
 GIT_IDENTITY = {
     "GIT_AUTHOR_NAME": "Test",
     "GIT_AUTHOR_EMAIL": "test@example.org",

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.dvc_files import init_dvc
 from tests.faults.disks import on_full_disk
+from tests.params import copy_code
 from tests.project import GIT_IDENTITY
 from tests.tuneline.training import tiny_task
 
@@ -133,6 +134,7 @@ def test_stage_says_that_the_disk_is_full(pipeline, tmp_path, stage):
 @pytest.mark.promise("full-disk")
 def test_full_disk_at_a_checkpoint_keeps_the_one_before_and_training_goes_on_from_it(tmp_path):
     tiny_task.write_data(tmp_path)
+    copy_code(tmp_path)
     shutil.copytree(ROOT / "conf/accelerate", tmp_path / "conf/accelerate")
     large = {"intermediate_size": 8192}  # 2 MB of weights, 6 MB in a checkpoint
     tiny_task.write_params(tmp_path, large, keep="last", checkpoint_every_steps=4)

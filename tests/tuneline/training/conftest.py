@@ -9,6 +9,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 
 from tests.conftest import ROOT
+from tests.params import copy_code
 from tests.tuneline.training import launcher, tiny_task
 from tuneline.core.params import Params
 from tuneline.core.paths import CHECKPOINTS
@@ -29,8 +30,8 @@ def data(tmp_path_factory) -> Path:
 
 
 def fill(folder: Path, data: Path) -> Path:
-    """Copy tokenized splits and the launch configurations into a folder, so that the stage can run
-    there."""
+    """Copy tokenized splits, launch configurations and code into a folder: the stage can run there."""
+    copy_code(folder)
     shutil.copytree(data / "data", folder / "data")
     shutil.copytree(data / "models/base", folder / "models/base")
     shutil.copytree(ROOT / "conf/accelerate", folder / "conf/accelerate")

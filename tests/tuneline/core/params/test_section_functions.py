@@ -1,7 +1,6 @@
 import pytest
 
-from tests.conftest import ROOT
-from tests.custom_functions import EXAMPLES, PIPELINE, write_functions
+from tests.custom_functions import EXAMPLES, PIPELINE, STAGES, write_functions
 from tests.params import write_params
 from tuneline.core.params.loading import load_params
 from tuneline.core.runtime.errors import ParamsError
@@ -37,7 +36,7 @@ def test_functions_of_all_parameters_are_found(load):
 
 def test_stages_depend_on_the_files_of_the_examples(load):
     load(
-        pipeline=(ROOT / "dvc.yaml").read_text(encoding="utf-8"),
+        pipeline=STAGES,
         train={"loss": "project/losses.py:focal"},
         validate={"own": ["project/checks.py:no_phone_numbers"]},
         evaluate={
@@ -90,8 +89,8 @@ def test_metric_that_would_run_a_program_of_no_commit_is_refused(load, text):
 
 
 def test_missing_file_is_named_before_any_code_runs(load):
-    with pytest.raises(ParamsError, match=r"train\.loss: project/losses\.py does not exist"):
-        load({}, train={"loss": "project/losses.py:focal"})
+    with pytest.raises(ParamsError, match=r"train\.loss: project/mine\.py does not exist"):
+        load({}, train={"loss": "project/mine.py:focal"})
 
 
 def test_function_that_its_file_lacks_is_an_error_before_any_stage_runs_it(load):

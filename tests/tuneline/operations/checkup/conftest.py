@@ -13,8 +13,7 @@ from tests.project import GIT_IDENTITY
 def checkout(tmp_path, root, monkeypatch):
     """Return the files that doctor reads, in a git repository without DVC, as the working directory."""
     write_params(tmp_path)
-    for name in ("dvc.yaml", "requirements.txt"):
-        shutil.copyfile(root / name, tmp_path / name)
+    shutil.copyfile(root / "requirements.txt", tmp_path / "requirements.txt")
     shutil.copytree(root / "conf/accelerate", tmp_path / "conf/accelerate")
     (tmp_path / "data/corrections").mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)

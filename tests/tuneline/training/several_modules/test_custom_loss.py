@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from tests.custom_functions import EXAMPLES, write_functions
+from tests.custom_functions import EXAMPLES, STAGES, write_functions
 from tests.project import Project
 from tests.tuneline.training import launcher, tiny_task
 from tests.tuneline.training.conftest import fill
@@ -68,8 +68,14 @@ def test_loss_of_a_regression_gets_two_vectors(load):
     assert losses.tolist() == [1.0, 2.0]
 
 
+def training_on(file):
+    """Return the pipeline, whose training depends on one more file."""
+    losses = "      - project/losses.py"
+    return STAGES.replace(losses, f"      - {file}\n{losses}")
+
+
 def test_micro_batches_of_a_custom_loss_do_not_change_the_training_curve(project, trained):
-    write_functions(project)
+    write_functions(project, pipeline=STAGES)
     curves = []
     for size in (2, 8):
         outcome = trained(
@@ -84,7 +90,7 @@ def test_micro_batches_of_a_custom_loss_do_not_change_the_training_curve(project
 def test_custom_metric_selects_the_best_weights_in_its_direction(project, trained, capsys):
     """The learning rate is so high that the accuracy first rises and then falls; cost is lowest where it is
     highest."""
-    write_functions(project)
+    write_functions(project, pipeline=training_on("project/metrics.py"))
     settings = {"learning_rate": 0.5, "warmup_ratio": 0.9, "epochs": 4}
     outcome = trained(
         tiny_task.params(tiny_task.WITHOUT_DROPOUT, metric="project/metrics.py:cost", **settings)
@@ -104,7 +110,8 @@ def folder(tmp_path, data):
     tiny_task.write_params(
         fill(tmp_path, data), loss="project/own.py:focal", epochs=3, checkpoint_every_steps=3
     )
-    write_functions(tmp_path, {**EXAMPLES, "project/own.py": "from project.losses import focal"})
+    files = {**EXAMPLES, "project/own.py": "from project.losses import focal"}
+    write_functions(tmp_path, files, training_on("project/own.py"))
     return tmp_path
 
 
