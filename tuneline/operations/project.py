@@ -93,7 +93,14 @@ def merge_template(root: Path) -> None:
             return
         template = commit_template(tree, f"Files of tuneline {installed_version()}")
     try:
-        run_git(root, "merge", "--quiet", "--no-edit", template)
+        run_git(
+            root,
+            "merge",
+            "--quiet",
+            "--message",
+            f"Merge the files of tuneline {installed_version()}",
+            template,
+        )
     except GitError as error:
         conflicts = git(root, "diff", "--name-only", "--diff-filter=U")
         if not conflicts:

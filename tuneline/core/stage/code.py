@@ -110,9 +110,12 @@ def code_hash(stage: str, root: Path = Path(), folders: Sequence[str] = ("projec
     for dep in sorted(read_yaml(root / PIPELINE)["stages"][stage]["deps"]):
         if Path(dep).parts[0] not in folders:
             continue
-        if not (root / dep).is_file():
-            raise StageError(f"dvc.yaml lists {dep} in deps, but it is no file.", "Correct the path.")
-        lines.append(f"{file_hash(root / dep)}  {dep}\n")
+        if not (root / dep).exists():
+            raise StageError(f"dvc.yaml lists {dep} in deps, but it does not exist.", "Correct the path.")
+        files = [root / dep]
+        if files[0].is_dir():
+            files = sorted(files[0].rglob("*.py"))
+        lines += [f"{file_hash(file)}  {file.relative_to(root).as_posix()}\n" for file in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

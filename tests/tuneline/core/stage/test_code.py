@@ -87,6 +87,14 @@ def test_code_hash_changes_with_page_and_functions_that_dvc_yaml_lists(project):
     assert len(hashes | {own}) == 4
 
 
+def test_code_hash_has_every_module_of_a_folder(project):
+    (project / "dvc.yaml").write_text(PIPELINE.replace("project/losses.py", "project"))
+    before = code_hash("score")
+    (project / "project/own").mkdir()
+    (project / "project/own/words.py").write_text("b = 1\n")
+    assert code_hash("score") != before
+
+
 def test_code_hash_names_a_file_that_does_not_exist(project):
     (project / "project/losses.py").unlink()
     with pytest.raises(StageError, match=r"project/losses\.py"):
