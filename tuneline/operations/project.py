@@ -34,18 +34,16 @@ TRAILER = "Tuneline-Template"
 
 A commit that was amended or squashed since then has another tree: its files may be the user's.
 """
-OF_THE_USER = (ENGINE, PARAMS)
-"""What an upgrade writes into the user's file, and does not merge."""
 
 
 def create_project(folder: Path) -> None:
     """Create a project in a new folder: a git and DVC repository with a first commit.
 
     Raises:
-        StageError: The folder exists and is not empty.
+        StageError: The folder exists.
         GitError: Git cannot create or commit it.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists():
         raise StageError(f"{folder} exists.", "Name a folder that does not exist yet.")
     with working_directory(folder) as partial:
         run_git(partial, "init", "--quiet", "--initial-branch=main")
@@ -88,19 +86,14 @@ def upgrade_project(root: Path) -> list[str]:
 def merge_template(root: Path) -> None:
     """Commit the engine's files on top of those that the project was made with, and merge them."""
     with at_commit(root, template_commit(root)) as tree:
-        write_template(tree, leave=OF_THE_USER)
+        write_template(tree)
+        run_git(tree, "checkout", "--", str(PARAMS))  # what is new in it is added to the user's file
         if not git(tree, "status", "--porcelain"):
             return
         template = commit_template(tree, f"Files of tuneline {installed_version()}")
+    message = f"Merge the files of tuneline {installed_version()}"
     try:
-        run_git(
-            root,
-            "merge",
-            "--quiet",
-            "--message",
-            f"Merge the files of tuneline {installed_version()}",
-            template,
-        )
+        run_git(root, "merge", "--quiet", "--message", message, template)
     except GitError as error:
         conflicts = git(root, "diff", "--name-only", "--diff-filter=U")
         if not conflicts:
@@ -144,7 +137,10 @@ def template_files() -> dict[Path, Path]:
 
     A checkout of the engine has most of them at its top (``setup.py``).
     """
-    files = {path.relative_to(TEMPLATE): path for path in TEMPLATE.rglob("*") if path.is_file()}
+    files = {}
+    for path in TEMPLATE.rglob("*"):
+        if path.is_file() and path.suffix != ".pyc":  # pip compiles the pages
+            files[path.relative_to(TEMPLATE)] = path
     if PIPELINE not in files:
         settings = tomllib.loads((INSTALLED / "pyproject.toml").read_text(encoding="utf-8"))
         for pattern in settings["tool"]["tuneline"]["template"]:
@@ -154,11 +150,9 @@ def template_files() -> dict[Path, Path]:
     return files
 
 
-def write_template(folder: Path, leave: tuple[Path, ...] = ()) -> None:
+def write_template(folder: Path) -> None:
     """Write the files of a project into a folder."""
     for name, path in template_files().items():
-        if name in leave:
-            continue
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, folder / name)
     pipeline = folder / PIPELINE
@@ -175,15 +169,12 @@ def pipeline_of_project(text: str) -> str:
     yaml.indent(mapping=2, sequence=4, offset=2)
     content = yaml.load(text)
     for name, stage in content["stages"].items():
-        deps = stage["deps"]
-        for number in reversed(range(len(deps))):
-            if deps[number].startswith("tuneline/"):
-                del deps[number]
+        for dep in list(stage["deps"]):
+            if dep.startswith("tuneline/"):
+                stage["deps"].remove(dep)
         keys = CommentedSeq([f"stages.{name}"])
         keys.fa.set_flow_style()
-        if "params" not in stage:
-            stage.insert(list(stage).index("deps") + 1, "params", CommentedSeq())
-        stage["params"].append(CommentedMap({ENGINE.name: keys}))
+        stage.setdefault("params", CommentedSeq()).append(CommentedMap({ENGINE.name: keys}))
     stream = io.StringIO()
     yaml.dump(content, stream)
     return stream.getvalue()
