@@ -17,7 +17,7 @@ from typing import Any
 import tuneline
 from tuneline.core.params.loading import read_yaml
 from tuneline.core.paths import ENGINE, PIPELINE
-from tuneline.core.runtime.errors import StageError
+from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.core.stage.records import file_hash
 
 INSTALLED = Path(tuneline.__file__).parents[1]
@@ -38,14 +38,14 @@ def require_engine(stage: str) -> None:
     DVC would keep outs that this engine does not make, or record outs of this engine as those of another.
 
     Raises:
-        StageError: The message has both versions and what to do.
+        ParamsError: The message has both versions and what to do.
     """
     if not ENGINE.exists():
         return
     recorded = read_yaml(ENGINE)
     if recorded["stages"].get(stage) == engine_hash(stage):
         return
-    raise StageError(
+    raise ParamsError(
         f"{ENGINE} is of tuneline {recorded['version']}; installed is {installed_version()}, and what {stage}"
         " runs of it differs.",
         "To install the engine that pyproject.toml names: make setup. To go on with the installed one, or"

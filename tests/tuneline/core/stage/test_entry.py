@@ -34,6 +34,13 @@ def test_successful_stage_writes_its_timing(project):
     assert timing["peak_memory_mb"] > 1
 
 
+def test_stage_does_not_start_with_another_engine_than_that_of_engine_yaml(project, capsys):
+    (project / "engine.yaml").write_text("version: 0.0.7\nstages: {tokenize: 3f}\n")
+    (project / "dvc.yaml").write_text("stages: {tokenize: {cmd: python -m stages.tokenize, deps: []}}\n")
+    assert exit_status(lambda: pytest.fail("it started")) == PERMANENT
+    assert "tokenize: engine.yaml is of tuneline 0.0.7" in capsys.readouterr().err
+
+
 def test_stage_error_is_printed_without_traceback(project, capsys):
     def main():
         raise StageError("train.csv, row 7: no label.", "Fill it in.")
