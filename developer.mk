@@ -25,10 +25,6 @@ lock: setup ## Compile requirements.txt from pyproject.toml
 	@$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --extra ray --extra s3 --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.txt $(ARGS)
 	@sed -i -e '/^# The following packages were excluded/,$$d' -e '/^torch==/,/^ *#/{/--hash=/d; s/^\(torch==[0-9.]*\).*/\1/}' requirements.txt
 
-.PHONY: bench
-bench: setup ## Measure against the usual alternatives (minutes)
-	@for path in benchmarks/[a-z]*.py benchmarks/*/__main__.py; do name=$$(basename $${path%/__main__.py} .py); echo "== $$name"; python -m benchmarks.$$name || exit 1; done
-
 .PHONY: bench-gpu
 bench-gpu: setup ## Measure training on a GPU against the usual alternatives
 	@python -m benchmarks.training --device cuda --bf16 1 --layers 12 --hidden 768 $(ARGS)

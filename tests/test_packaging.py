@@ -68,7 +68,7 @@ OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
     ("packages", "extras"),
     [
         (("flows", "stages", "tuneline", "project"), ("ray",)),
-        (("tests", "benchmarks"), ("dev", "ray", "s3", "openvino", "servers")),
+        (("tests", "benchmarks"), ("dev", "ray", "s3", "openvino")),
     ],
 )
 def test_every_imported_distribution_is_a_direct_dependency(packages, extras):

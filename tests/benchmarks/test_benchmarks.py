@@ -17,7 +17,6 @@ TINY_MODEL = ("--layers", "1", "--hidden", "64")
 SMALLEST = {
     "faults": ("--faults", "class_dot", "--seeds", "1", "--jobs", "1"),
     "inference": (*TINY_MODEL, "--scale", "0.05"),
-    "memory": (*TINY_MODEL, "--calls", "10", "--rounds", "2"),
     "predict": (*TINY_MODEL, "--rows", "200", "--rounds", "1"),
     "tokenize": ("--rows", "1000", "--rounds", "1"),
     "training": (*TINY_MODEL, "--rows", "400", "--rounds", "1"),

@@ -1,8 +1,9 @@
 """The plan of ``tuneline init``: everything that it will write, shown before anything is written.
 
-Of accuracy, a rare class is a small part. With 5 % positives, the majority has 0.95, and two models that find
-60 % and 90 % of the positives differ by 0.015 (``benchmarks/metric_power.py``). Of several classes, F1 counts
-a rare one that is never predicted, at a price: it shows other differences less often than accuracy.
+Of accuracy, a rare class is a small part (docs/benchmarks.md, "The metric of unbalanced classes"). With 5 %
+positives, the majority has 0.95, and two models that find 60 % and 90 % of the positives differ by 0.015. Of
+several classes, F1 counts a rare one that is never predicted, at a price: it shows other differences less
+often than accuracy.
 """
 
 import math

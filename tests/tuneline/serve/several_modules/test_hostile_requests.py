@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.service.hostile import MARK, attack, honest, send, tensor, whole_requests
 from tests.service import running_service
+from tests.tuneline.serve.hostile import MARK, attack, honest, send, tensor, whole_requests
 
 INFER = "/v2/models/tuneline/infer"
 

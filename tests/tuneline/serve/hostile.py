@@ -1,26 +1,19 @@
-"""Send ``tuneline serve`` requests that are meant to harm it, beside a client that asks honestly.
+"""Requests that are meant to harm a service, beside a client that asks honestly.
 
-Each request has to get an error or no answer at all, the log no traceback and none of the texts, and the
-honest client all its answers. Run in the root of the project: ``python -m benchmarks.service.hostile``.
+Each has to get an error or no answer at all, the log no traceback and none of the texts, and the honest
+client all its answers.
 """
 
-import argparse
 import json
 import random
 import socket
-import statistics
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import httpx
-import psutil
-
-from benchmarks.service.peers import TUNELINE, end, free_port, wait_for_health
 
 MARK = "mYsEcReT"
 """Word in the texts of hostile requests, by which the log is searched."""
@@ -173,7 +166,7 @@ def honest(
 
 def attack(port: int, count: int, seed: int) -> Counter[str]:
     """Send so many requests, eight at a time, with 500 idle connections and 64 slow ones beside them."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     outcomes: Counter[str] = Counter()
     contents: list[bytes] = []
     while len(contents) < count:
@@ -216,62 +209,3 @@ def attack(port: int, count: int, seed: int) -> Counter[str]:
     for opened in idle:
         opened.close()
     return outcomes
-
-
-def main() -> None:
-    """Attack and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", type=Path, default=Path("models/onnx"))
-    parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=42)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        log = Path(temporary) / "server.log"
-        port = free_port()
-        with log.open("wb") as output:
-            command = [TUNELINE, "serve", "--model", str(options.model), "--port", str(port)]
-            server = psutil.Popen(command, stdout=output, stderr=output)
-        try:
-            wait_for_health(server, port, log)
-            columns = httpx.get(f"http://127.0.0.1:{port}/info", trust_env=False).json()["text_columns"]
-            texts = ["where is the parcel that I ordered?", "it never came"][: len(columns)]
-            for name, count in (("alone", 0), ("attacked", options.requests)):
-                measure(name, port, count, options.seed, texts)
-                print(f"  {server.memory_info().rss / 2**20:.0f} MB")
-            print("runs on" if server.poll() is None else "CRASHED")
-        finally:
-            end(server)
-        content = log.read_text(encoding="utf-8", errors="replace")
-        print(f"tracebacks: {content.count('Traceback')}; texts in the log: {content.count(MARK)}")
-        print(
-            "\n".join(f"  {count} x {line}" for line, count in Counter(content.splitlines()).most_common(12))
-        )
-
-
-def measure(name: str, port: int, count: int, seed: int, texts: list[str]) -> None:
-    """Measure the honest client while so many hostile requests are sent, or for five seconds."""
-    stop = threading.Event()
-    milliseconds: list[float] = []
-    faults: list[str] = []
-    client = threading.Thread(target=honest, args=(port, stop, texts, milliseconds, faults))
-    client.start()
-    outcomes: Counter[str] = Counter()
-    if count:
-        outcomes = attack(port, count, seed)
-    else:
-        time.sleep(5)
-    stop.set()
-    client.join()
-    quantiles = statistics.quantiles(milliseconds, n=100)
-    print(
-        f"{name}: honest client: {len(milliseconds)} requests, {len(faults)} without an answer {faults[:3]};"
-        f" p50 {quantiles[49]:.1f}, p99 {quantiles[98]:.1f}, most {max(milliseconds):.1f} ms"
-    )
-    for outcome, times in outcomes.most_common():
-        print(f"  {times} x {outcome}")
-
-
-if __name__ == "__main__":
-    main()
