@@ -26,5 +26,5 @@ lock: setup ## Compile requirements.txt from pyproject.toml
 	@sed -i -e '/^# The following packages were excluded/,$$d' -e '/^torch==/,/^ *#/{/--hash=/d; s/^\(torch==[0-9.]*\).*/\1/}' requirements.txt
 
 .PHONY: bench-gpu
-bench-gpu: setup ## Measure training on a GPU against the usual alternatives
+bench-gpu: setup ## Measure training on a GPU against the Trainer of transformers
 	@python -m benchmarks.training --device cuda --bf16 1 --layers 12 --hidden 768 $(ARGS)

@@ -2,13 +2,12 @@
 
 Start: ``python -m benchmarks.coverage [--draws 200] [KIND ...]``. Each draw of a kind of data makes a train
 and a test split from a known source, fits a linear model (and one on half of the rows, for differences), and
-asks whether the interval of a metric holds its value on 50,000 fresh rows. Intervals that take each row for
-independent, by the bootstrap where a metric is no accuracy, are measured beside: the columns "before".
+asks whether the interval of a metric holds its value on 50,000 fresh rows.
 """
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tuneline.judge.metrics.table import METRIC_TABLE, Averaging
 
 FRESH_ROWS = 50_000
 TRAIN_CLUSTERS = 300
+COLUMNS = ("interval", "difference")
 DIMENSIONS = 10
 RARE_LABELS = (0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.05, 0.04, 0.04, 0.03, 0.03)
 UNEVEN_CLASSES = (0.4, 0.2, 0.15, 0.1, 0.1, 0.05)
@@ -201,13 +201,10 @@ class Tally:
 
 
 def measure(kind: Kind, draws: int, seed: int) -> dict[str, Tally]:
-    """Return the tallies of a kind: of the metric and of a difference, before and after."""
+    """Return the tallies of a kind: of the metric and of a difference."""
     metric = METRIC_TABLE[kind.metric]
-    plain = metric
-    if metric.interval == "score":
-        plain = replace(metric, interval="bootstrap")
     options: dict[str, Any] = {"average": kind.average}
-    tallies = {name: Tally() for name in ("before", "after", "difference before", "difference after")}
+    tallies = {name: Tally() for name in COLUMNS}
 
     source = Source(kind, np.random.default_rng(seed))
     for draw in range(draws):
@@ -225,12 +222,11 @@ def measure(kind: Kind, draws: int, seed: int) -> dict[str, Tally]:
         # their intervals
         test = source.rows(kind.sizes(kind.clusters, random))
         columns = (test.labels, first(test.vectors), second(test.vectors))
-        for name, measured, clusters in (("before", plain, None), ("after", metric, test.clusters)):
-            estimate = metric_interval(measured, *columns[:2], clusters=clusters, **options)
-            if estimate is not None:
-                tallies[name].add(estimate.low, estimate.high, value)
-            difference = paired_difference(measured, *columns, clusters=clusters, **options)
-            tallies[f"difference {name}"].add(difference.low, difference.high, lead)
+        estimate = metric_interval(metric, *columns[:2], clusters=test.clusters, **options)
+        if estimate is not None:
+            tallies["interval"].add(estimate.low, estimate.high, value)
+        difference = paired_difference(metric, *columns, clusters=test.clusters, **options)
+        tallies["difference"].add(difference.low, difference.high, lead)
     return tallies
 
 
@@ -242,15 +238,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    columns = ("before", "after", "difference before", "difference after")
-    print(f"| kind | metric | clusters | {' | '.join(columns)} |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print(f"| kind | metric | clusters | {' | '.join(COLUMNS)} |")
+    print("| --- | --- | --- | --- | --- |")
     for kind in KINDS:
         if arguments.kinds and not kind.name.startswith(tuple(arguments.kinds)):
             continue
         tallies = measure(kind, arguments.draws, arguments.seed)
         cells = []
-        for column in columns:
+        for column in COLUMNS:
             tally = tallies[column]
             cells.append(f"{tally.held / arguments.draws:.1%}, {tally.width / arguments.draws:.3f}")
         print(f"| {kind.name} | {kind.metric} | {kind.clusters} | {' | '.join(cells)} |", flush=True)

@@ -1,12 +1,8 @@
 """Measure the inference of one classifier by several backends, in alternation.
 
-- ``torch eager`` and ``torch compiled``: the model without an export.
+- ``torch eager``: the model without an export.
 - ``reference``: fp32 as torch's exporter writes it with its defaults.
 - ``fp32``, ``int8``: what the stage ``export`` writes.
-- ``OpenVINO fp32`` and ``int8``: the same files in OpenVINO, if it is installed (``pip install
-  '.[openvino]'``); ``bf16``: the first in bf16, which it computes on processors with AVX512-BF16 or AMX only.
-- With ``--optimizations``: fp32 with ONNX Runtime's graph optimizations at each level, and through its BERT
-  fusion tool.
 
 The model is a BERT with random weights, or that of ``--checkpoint``. Rows are random, as long as MRPC's pairs
 under BERT's tokenizer, and padded to the longest row of their batch. Backends take turns with the same
@@ -21,12 +17,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
@@ -39,7 +33,7 @@ from tuneline.model.tokens.architectures import restrict_last_layer
 from tuneline.model.tokens.batches import Batch
 from tuneline.onnx.graph import save_model, to_onnx
 from tuneline.onnx.int8 import to_dynamic_int8
-from tuneline.onnx.session import OnnxClassifier, session_options
+from tuneline.onnx.session import OnnxClassifier
 
 MRPC_LENGTHS = (19, 33, 35, 38, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 62, 65, 67, 70, 74, 104)
 """Quantiles, in steps of 5 %, of the lengths of MRPC's test pairs in tokens of bert-base-uncased.
@@ -123,19 +117,6 @@ def run_in_torch(model: Any) -> Backend:
     return run
 
 
-def torch_ways(model: PreTrainedModel) -> Iterator[Contender]:
-    """Yield torch eager, and torch compiled if a C++ compiler is installed."""
-    yield Contender("torch eager", run_in_torch(model))
-    compiled = run_in_torch(torch.compile(model, dynamic=True))
-    try:
-        for rows in ROUNDS:
-            compiled(next(batches(rows, 1)))
-    except Exception as error:
-        print(f"torch compiled: left out ({str(error).splitlines()[0]})")
-        return
-    yield Contender("torch compiled", compiled)
-
-
 def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
     """Yield the model of torch's exporter, and those of the stage ``export``."""
     reference = folder / "reference.onnx"
@@ -163,58 +144,6 @@ def onnx_ways(model: PreTrainedModel, folder: Path) -> Iterator[Contender]:
 def loaded(name: str, path: Path) -> Contender:
     """Load a model file into ONNX Runtime."""
     return Contender(name, OnnxClassifier(path).logits, path.stat().st_size / 2**20)
-
-
-def openvino_ways(folder: Path) -> Iterator[Contender]:
-    """Yield OpenVINO with the models of the stage ``export``, if it is installed."""
-    try:
-        import openvino
-    except ImportError:
-        print("OpenVINO: left out, because it is not installed")
-        return
-    core = openvino.Core()
-    for name, file, precision in (("fp32", "fp32", "f32"), ("bf16", "fp32", "bf16"), ("int8", "int8", "f32")):
-        settings = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": threads(),
-            "INFERENCE_PRECISION_HINT": precision,
-        }
-        compiled = core.compile_model(folder / f"{file}.onnx", "CPU", settings)
-        yield Contender(f"OpenVINO {name}", partial(run_openvino, compiled))
-
-
-def run_openvino(compiled: Any, batch: Batch) -> NDArray[np.float32]:
-    """Run a model that OpenVINO has compiled."""
-    logits: NDArray[np.float32] = compiled(batch)["logits"]
-    return logits
-
-
-def run_session(session: onnxruntime.InferenceSession) -> Backend:
-    """Return a function that runs a session."""
-
-    def run(batch: Batch) -> NDArray[np.float32]:
-        logits: NDArray[np.float32] = session.run(["logits"], batch)[0]
-        return logits
-
-    return run
-
-
-def optimization_ways(folder: Path) -> Iterator[Contender]:
-    """Yield fp32 with each level of graph optimizations, and through the BERT fusion tool."""
-    from onnxruntime.transformers.optimizer import optimize_model
-
-    level = onnxruntime.GraphOptimizationLevel
-    for name in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
-        options = session_options()
-        options.graph_optimization_level = getattr(level, name)
-        session = onnxruntime.InferenceSession(
-            str(folder / "fp32.onnx"), options, providers=["CPUExecutionProvider"]
-        )
-        yield Contender(name.removeprefix("ORT_").lower().replace("_", " "), run_session(session))
-    optimize_model(str(folder / "fp32.onnx"), "bert", opt_level=0).save_model_to_file(
-        str(folder / "fused.onnx")
-    )
-    yield loaded("BERT fusions", folder / "fused.onnx")
 
 
 def measure(contenders: list[Contender], rounds: Mapping[int, int], clock: Callable[[], float]) -> None:
@@ -284,9 +213,6 @@ def main() -> None:
         help="fraction of the default number of rounds (0.1: a quick look)",
     )
     parser.add_argument(
-        "--optimizations", action="store_true", help="also try ONNX Runtime's graph optimizations one by one"
-    )
-    parser.add_argument(
         "--cpu-time",
         action="store_true",
         help="measure CPU time instead of wall time, for a busy machine; with OMP_NUM_THREADS=1",
@@ -298,12 +224,8 @@ def main() -> None:
     torch.set_num_threads(threads())
     rounds = {rows: max(round(count * options.scale), 2) for rows, count in ROUNDS.items()}
     with tempfile.TemporaryDirectory() as folder:
-        ways = [*onnx_ways(model_of(options), Path(folder)), *openvino_ways(Path(folder))]
-        contenders = [
-            *torch_ways(model_of(options)),
-            *ways,
-            *(optimization_ways(Path(folder)) if options.optimizations else []),
-        ]
+        eager = Contender("torch eager", run_in_torch(model_of(options)))
+        contenders = [eager, *onnx_ways(model_of(options), Path(folder))]
         measure(contenders, rounds, time.process_time if options.cpu_time else time.perf_counter)
         report(contenders, rounds, Console(width=120))
 

@@ -6,9 +6,6 @@ against the promise. Rows with the same value in ``--group`` stay together, and 
 
     python -m benchmarks.promises ROWS.jsonl --label queue --promising 1000 --choosing 500
 
-``--tfidf TRAIN.jsonl`` adds the same table for TF-IDF of words and characters with logistic regression,
-fitted to these rows: what localdesk 0.3.1 does, without a neural network.
-
 It prints for each risk in how many of the resplits a promise was made, the mean share of the new rows that
 are answered, the mean share of wrong answers among these, and in how many of all resplits that share is above
 the promised one. The new rows are a sample, too: with few of them, a share that is exactly as promised is
@@ -19,7 +16,6 @@ is what the promise is about.
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,27 +52,6 @@ def judged_rows(
     return JudgedAnswers(answers.labels.astype(np.int32), answers.confidence, right)
 
 
-def judged_by_tfidf(
-    train: list[dict[str, Any]], rows: list[dict[str, Any]], columns: Sequence[str], label: str
-) -> JudgedAnswers:
-    """Return the answers of logistic regression on TF-IDF, with the settings of localdesk 0.3.1."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline, make_union
-
-    features = make_union(
-        TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=40_000),
-        TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, max_features=40_000),
-    )
-    model = make_pipeline(features, LogisticRegression(C=4.0, class_weight="balanced", max_iter=2000))
-    texts = [[" ".join(str(row[name]) for name in columns) for row in part] for part in (train, rows)]
-    model.fit(texts[0], [str(row[label]) for row in train])
-    probabilities = model.predict_proba(texts[1])
-    answers = probabilities.argmax(axis=1)
-    right = model.classes_[answers] == np.array([str(row[label]) for row in rows])
-    return JudgedAnswers(answers.astype(np.int32), probabilities.max(axis=1), right)
-
-
 def one_of_each(groups: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
     """Return one row of each group, drawn by chance, in random order."""
     order = random.permutation(len(groups))
@@ -109,7 +84,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", type=Path, help="JSON Lines with the text columns of the model and the label")
     parser.add_argument("--label", required=True)
-    parser.add_argument("--tfidf", type=Path, metavar="TRAIN", help="rows to fit TF-IDF to, beside the model")
     parser.add_argument("--group", help="column whose equal values are not independent")
     parser.add_argument("--model", type=Path, default=Path("models/onnx"))
     parser.add_argument("--precision")
@@ -119,7 +93,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
 
-    rows = read_rows(given.rows)
+    rows = [json.loads(line) for line in given.rows.read_text(encoding="utf-8").splitlines()]
     groups = np.arange(len(rows))
     if given.group:
         _, groups = np.unique([str(row[given.group]) for row in rows], return_inverse=True)
@@ -127,25 +101,15 @@ def main() -> None:
     print(f"{given.promising:,} rows promise, {given.choosing:,} choose, certainty {CERTAINTY:.0%}")
 
     model = TextClassifier.load(given.model, given.precision)
-    print_promises("the published model", judged_rows(model, rows, given.label), groups, given)
-    if given.tfidf:
-        judged = judged_by_tfidf(read_rows(given.tfidf), rows, model.text_columns, given.label)
-        print_promises("TF-IDF", judged, groups, given)
+    print_promises(judged_rows(model, rows, given.label), groups, given)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file of JSON Lines."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def print_promises(
-    name: str, judged: JudgedAnswers, groups: NDArray[np.int64], given: argparse.Namespace
-) -> None:
+def print_promises(judged: JudgedAnswers, groups: NDArray[np.int64], given: argparse.Namespace) -> None:
     """Print what the answers of a model are worth, and a line for each risk."""
     coverage, risk = observed_risks(judged)
     most = coverage[risk <= OBSERVED_RISK].max(initial=0.0)
     print(
-        f"{name}: {judged.right.mean():.2%} of all answers are right; the surest {most:.1%} are"
+        f"{judged.right.mean():.2%} of all answers are right; the surest {most:.1%} are"
         f" {1 - OBSERVED_RISK:.0%} right"
     )
     print(f"{'risk':>6} {'promised':>9} {'answered':>9} {'wrong':>8} {'on new rows':>12} {'in truth':>9}")

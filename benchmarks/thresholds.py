@@ -3,13 +3,12 @@
 ``python -m benchmarks.thresholds`` on a Debian machine: data sets are tags, dependencies, suggestions and
 recommendations of its packages (``apt-cache dumpavail``), or made, with Zipf frequencies of labels. On each,
 logistic regressions on TF-IDF of the train split are the model; validation chooses the thresholds of all ways
-but ``TunedThresholdClassifierCV`` and ``simple``, which choose by cross-validation of train.
+but ``simple``, the simple models' own, which are chosen by cross-validation of train.
 """
 
 import argparse
 import random
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,9 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import expit
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_recall_curve
-from sklearn.model_selection import TunedThresholdClassifierCV
 
 from benchmarks.package_tags import FACETS, described, paragraphs
 from tuneline.core.params.train import ThresholdParams
@@ -198,26 +195,9 @@ def tuneline(logits: Floats, labels: Sets) -> Floats:
 
 
 WAYS = {"0.5": half, "one for all": one_threshold, "of each label": of_each_label, "tuneline": tuneline}
-TUNED = "TunedThresholdClassifierCV"
-SIMPLE = "simple"
 
 
-def tuned_predictions(inverse: float, train: tuple[object, Sets], features: object) -> Sets:
-    """Return the predictions of scikit-learn's classifier with a threshold that it tunes, for each label."""
-    rows, labels = train
-    predictions = []
-    for label in range(labels.shape[1]):
-        model = TunedThresholdClassifierCV(LogisticRegression(C=inverse, max_iter=100), scoring="f1")
-        try:
-            predictions.append(model.fit(rows, labels[:, label]).predict(features))
-        except ValueError:  # a fold without rows of the label
-            predictions.append(np.zeros(features.shape[0], np.int8))  # type: ignore[attr-defined]
-    return np.stack(predictions, axis=1)
-
-
-def measure(
-    source: Source, inverse: float, seed: int, *, with_tuned: bool
-) -> Iterator[tuple[str, list[float]]]:
+def measure(source: Source, inverse: float, seed: int) -> Iterator[tuple[str, list[float]]]:
     """Yield the metrics of each way on test."""
     texts, labels = texts_and_labels(source, seed)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2, max_features=20_000)
@@ -225,17 +205,13 @@ def measure(
     features = vectorizer.transform(texts[source.train :])
     validation = labels[source.train :][: source.validation]
     test = labels[source.train + source.validation :]
-    test_features = features[source.validation :]
 
     model = OneVsRest(inverse, 100, has_thresholds=True).fit(*train)
     logits = model.logits(features)
-    predictions = {}
+    predictions = {"simple": model.predict(features[source.validation :])}
     for name, way in WAYS.items():
         thresholds = way(logits[: source.validation], validation)
         predictions[name] = (expit(logits[source.validation :]) > thresholds).astype(np.int8)
-    predictions[SIMPLE] = model.predict(test_features)
-    if with_tuned:
-        predictions[TUNED] = tuned_predictions(inverse, train, test_features)
     for name, predicted in predictions.items():
         scores = prediction_metrics("multilabel", test, predicted, "macro")
         yield name, [*(scores[metric] for metric in METRICS), float(predicted.sum(axis=1).mean())]
@@ -247,17 +223,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--inverse", type=float, nargs="+", default=[10.0, 1.0])
     parser.add_argument("--only", nargs="+", choices=SOURCES, default=list(SOURCES))
-    parser.add_argument("--tuned", action="store_true", help=f"{TUNED}, too, which takes minutes")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # labels of fewer rows than folds
 
     table = Table("data set", "C", "thresholds", *METRICS, "labels per row")
     for name in arguments.only:
         for inverse in arguments.inverse:
             scores: dict[str, list[list[float]]] = {}
             for seed in range(arguments.seeds):
-                measured = measure(SOURCES[name], inverse, seed, with_tuned=arguments.tuned)
-                for way, values in measured:
+                for way, values in measure(SOURCES[name], inverse, seed):
                     scores.setdefault(way, []).append(values)
             for way, of_seeds in scores.items():
                 means = np.mean(of_seeds, axis=0)

@@ -1,8 +1,7 @@
-"""Measure the training of one model on the same data by several methods.
+"""Measure the training of one model on the same data by two methods.
 
-(a) ``textbook``: a shuffled DataLoader, padding per batch, ``torch.optim.AdamW`` with its defaults, a linear
-schedule. (b) ``trainer``: Hugging Face ``Trainer`` with its defaults. (c) ``grouped``: the same, grouping by
-length. (d) ``ours``: the loop of the train stage, with checkpoints and evaluation.
+``grouped``: Hugging Face ``Trainer``, grouping by length. ``ours``: the loop of the train stage, with
+checkpoints and evaluation.
 
 Every run has its own process, which measures its own memory. Methods alternate, so a machine that slows down
 affects all of them. Without ``--seeds``, speed is measured (one epoch, or ``--steps``); with it, the quality
@@ -31,7 +30,7 @@ from rich.table import Table
 
 from tuneline.training.launch import ALLOCATOR
 
-WAYS = ("textbook", "trainer", "grouped", "ours")
+WAYS = ("grouped", "ours")
 Result = dict[str, float]
 
 

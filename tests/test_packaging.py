@@ -59,8 +59,6 @@ def test_every_requirement_but_torch_has_hashes():
     assert {Requirement(pin).name for pin, hashes in PINS if not hashes} == {"torch"}
 
 
-OTHER_ENVIRONMENTS = ROOT / "benchmarks/faults/workers"
-"""Programs that run other tools in environments of their own (docs/benchmarks.md)."""
 OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
 
 
@@ -68,7 +66,7 @@ OWN = {"flows", "stages", "tuneline", "project", "tests", "benchmarks", "toy"}
     ("packages", "extras"),
     [
         (("flows", "stages", "tuneline", "project"), ("ray",)),
-        (("tests", "benchmarks"), ("dev", "ray", "s3", "openvino")),
+        (("tests", "benchmarks"), ("dev", "ray", "s3")),
     ],
 )
 def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
@@ -79,12 +77,7 @@ def test_every_imported_distribution_is_a_direct_dependency(packages, extras):
     declared = {normal(Requirement(entry).name) for entry in listed}
     installed = packages_distributions()
     undeclared = {}
-    for path in (
-        path
-        for package in packages
-        for path in (ROOT / package).rglob("*.py")
-        if path.parent != OTHER_ENVIRONMENTS
-    ):
+    for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
         for module in {name.partition(".")[0] for name in imports(path)} - OWN - sys.stdlib_module_names:
             if not declared & {normal(name) for name in installed.get(module, [module])}:
                 undeclared.setdefault(module, str(path.relative_to(ROOT)))

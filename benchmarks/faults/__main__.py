@@ -1,14 +1,13 @@
-"""Plant faults in real and in generated data, and measure which tool finds them.
+"""Plant faults in real and in generated data, and measure which of them the checks find.
 
 Each fault is planted at some rates, with some seeds, in a copy of MRPC (``--mrpc FOLDER`` with GLUE's
 ``train.tsv``, ``validation.tsv``, ``test.tsv``; otherwise, and for what MRPC cannot show, in generated
-tickets). A worker then runs on the copy: the stages of this project, those of another checkout (``--project
-FOLDER``), or another tool on the same files (``--tool NAME --python PROGRAM``, with an environment of its
-own: docs/benchmarks.md). The tables show, for each fault, the fraction of the copies with an alarm of a kind
-that belongs to the fault, which fraction of the planted rows is named and which fraction of the named rows
-was planted; and how often each finding gives an alarm on clean copies, which are random parts of the data,
-the smallest of a few hundred rows. Of wrong labels, the most doubtful rows count, as many as were planted.
-Run in the root of the project, for example ``python -m benchmarks.faults --faults near_renamed leakage``.
+tickets). A worker then runs the stages of this project on the copy, or those of another checkout (``--project
+FOLDER``). The tables show, for each fault, the fraction of the copies with an alarm of a kind that belongs to
+the fault, which fraction of the planted rows is named and which fraction of the named rows was planted; and
+how often each finding gives an alarm on clean copies, which are random parts of the data, the smallest of a
+few hundred rows. Of wrong labels, the most doubtful rows count, as many as were planted. Run in the root of
+the project, for example ``python -m benchmarks.faults --faults near_renamed leakage``.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.faults.planting import FAULTS, Fault, Planted
+from benchmarks.faults.planting import FAULTS, FINDS, Fault, Planted
 from benchmarks.faults.rows import (
     LABEL,
     Data,
@@ -40,13 +39,8 @@ from benchmarks.faults.rows import (
     text_columns,
     write_files,
 )
-from benchmarks.faults.tools import FINDS
 
-WORKERS = Path(__file__).parent / "workers"
-PROGRAMS = {
-    "tuneline": "tuneline_stages.py",
-    **{name: f"{name}_alone.py" for name in ("cleanlab", "deepchecks", "great_expectations")},
-}
+WORKER = Path(__file__).with_name("worker.py")
 CLEAN_SHARES = (0.15, 0.5, 0.9)
 RANKED = "wrong_labels"
 """The kind of fault whose rows people look at in order, the most doubtful first.
@@ -67,7 +61,6 @@ class Case:
         seed: Random seed.
         rows: The rows.
         planted: The planted rows.
-        classes: Classes of the clean data.
     """
 
     name: str
@@ -77,32 +70,22 @@ class Case:
     seed: int
     rows: Data
     planted: Planted
-    classes: tuple[str, ...]
 
 
 def cases(sources: dict[str, Data], faults: Sequence[Fault], clean: bool, seeds: int) -> Iterator[Case]:
     """Yield all copies, one at a time."""
-    classes = {name: tuple(sorted({row.label for row in data["train"]})) for name, data in sources.items()}
     for name, data in sources.items() if clean else ():
         for share in CLEAN_SHARES:
             for seed in range(seeds):
-                yield Case(
-                    "clean",
-                    "clean",
-                    name,
-                    share,
-                    seed,
-                    subsample(data, share, generator(share, seed)),
-                    set(),
-                    classes[name],
-                )
+                rows = subsample(data, share, generator(share, seed))
+                yield Case("clean", "clean", name, share, seed, rows, set())
     for fault in faults:
         name = fault.data if fault.data in sources else "tickets"
         for rate in fault.rates:
             for seed in range(seeds):
                 rows = {split: list(split_rows) for split, split_rows in sources[name].items()}
                 planted = fault.plant(rows, rate, generator(fault.name, rate, seed))
-                yield Case(fault.name, fault.kind, name, rate, seed, rows, planted, classes[name])
+                yield Case(fault.name, fault.kind, name, rate, seed, rows, planted)
 
 
 def generator(*seed: object) -> Random:
@@ -111,20 +94,14 @@ def generator(*seed: object) -> Random:
 
 
 class Worker:
-    """A process that answers one case after the other.
+    """A process that runs the stages of a checkout on one case after the other."""
 
-    Args:
-        tool: Name of the tool.
-        python: Its interpreter.
-        project: The checkout whose stages run.
-    """
-
-    def __init__(self, tool: str, python: str, project: Path) -> None:
+    def __init__(self, project: Path) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
         path = os.pathsep.join(filter(None, (str(project.resolve()), os.environ.get("PYTHONPATH"))))
-        environment["PYTHONPATH"] = path if tool == "tuneline" else ""
-        command = [python, str(WORKERS / PROGRAMS[tool])]
-        log = Path(tempfile.gettempdir()) / f"faults-{tool}-{os.getpid()}.log"
+        environment["PYTHONPATH"] = path
+        command = [sys.executable, "-P", str(WORKER)]
+        log = Path(tempfile.gettempdir()) / f"faults-{os.getpid()}.log"
         with log.open("ab") as stderr:
             process = subprocess.Popen(
                 command,
@@ -146,7 +123,7 @@ class Worker:
             folder = Path(place) / "case"
             texts = text_columns(case.data)
             write_files(case.rows, texts, folder)
-            description = {"texts": texts, "label": LABEL, "classes": case.classes, "kind": case.kind}
+            description = {"texts": texts, "label": LABEL, "kind": case.kind}
             (folder / "case.json").write_text(json.dumps(description), encoding="utf-8")
             print(folder, file=self.requests, flush=True)
             line = self.answers.readline()
@@ -158,7 +135,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Score:
-    """What a tool makes of one case.
+    """What the checks make of one case.
 
     Attributes:
         fault: Name of the fault, ``clean`` without one.
@@ -166,11 +143,10 @@ class Score:
         rate: Rate of the fault; the share of the rows of a clean copy.
         seed: Random seed.
         alarm: True if the user is told of the fault.
-        stopped: The message with which the tool stopped, if it did.
-        alarms: All its alarms.
-        named: Fraction of the planted rows that it names; ``None`` where no rows were planted.
-        precision: Fraction of the rows that it names that were planted; ``None`` likewise, or if it names
-            none.
+        stopped: The message with which a stage stopped, if it did.
+        alarms: All alarms.
+        named: Fraction of the planted rows that are named; ``None`` where no rows were planted.
+        precision: Fraction of the named rows that were planted; ``None`` likewise, or if none is named.
         seconds: Wall time.
     """
 
@@ -213,13 +189,13 @@ def measure(options: argparse.Namespace) -> list[Score]:
     chosen = [fault for fault in FAULTS if fault.name in options.faults]
     workers: Queue[Worker] = Queue()
     for _ in range(options.jobs):
-        workers.put(Worker(options.tool, options.python, options.project))
+        workers.put(Worker(options.project))
 
     def score(case: Case) -> Score:
         worker = workers.get()
         findings = worker.answer(case)
         workers.put(worker)
-        return Score.of(case, findings, FINDS[options.tool].get(case.kind, ()))
+        return Score.of(case, findings, FINDS.get(case.kind, ()))
 
     with ThreadPoolExecutor(options.jobs) as pool:
         return list(pool.map(score, cases(sources, chosen, "clean" in options.faults, options.seeds)))
@@ -289,8 +265,6 @@ def main() -> None:
         "--faults", nargs="+", choices=names, default=names, metavar="FAULT", help=", ".join(names)
     )
     parser.add_argument("--mrpc", type=Path)
-    parser.add_argument("--tool", choices=PROGRAMS, default="tuneline")
-    parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--project", type=Path, default=Path())
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
@@ -299,9 +273,7 @@ def main() -> None:
     scores = measure(options)
     if options.json:
         options.json.write_text(json.dumps([asdict(score) for score in scores], indent=1), encoding="utf-8")
-    show(
-        scores, options.tool if options.tool != "tuneline" else f"checks of {options.project.resolve().name}"
-    )
+    show(scores, f"checks of {options.project.resolve().name}")
 
 
 if __name__ == "__main__":

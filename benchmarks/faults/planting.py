@@ -25,7 +25,7 @@ class Fault:
 
     Attributes:
         name: Its name.
-        kind: The kind of problem; ``tools.FINDS`` lists which findings of a tool count for it.
+        kind: The kind of problem; ``FINDS`` lists which findings count for it.
         plant: The planter.
         rates: Fractions of the rows of the changed split that are planted.
         data: ``mrpc`` or ``tickets``: MRPC cannot be learnt from single words, so faults of learnability need
@@ -182,3 +182,21 @@ FAULTS = (
     Fault("wrong_labels", "wrong_labels", wrong_labels, (0.03, 0.1), "tickets"),
 )
 # fmt: on
+FINDS: dict[str, tuple[str, ...]] = {
+    "near": ("near_duplicates", "leakage", "duplicates"),
+    "duplicates": ("duplicates",),
+    "leakage": ("leakage",),
+    "conflicts": ("conflicting_labels",),
+    "classes": ("rare_classes", "class_names", "absent_classes"),
+    "encoding": ("broken_encoding",),
+    "control": ("control_characters",),
+    "blank": ("blank_text", "empty_rows"),
+    "lengths": ("length_outliers",),
+    "balance": ("class_balance",),
+    "label_drift": ("label_drift",),
+    "length_drift": ("length_drift",),
+    "words": ("vocabulary_overlap",),
+    "revealing": ("revealing_words",),
+    "wrong_labels": ("labels review",),
+}
+"""Checks whose findings count, by kind of fault."""

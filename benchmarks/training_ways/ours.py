@@ -10,7 +10,7 @@ from tests.params import params
 from tuneline.core.params import Params
 from tuneline.core.stage.tables import SplitReader
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
-from tuneline.training import checkpoints, loop
+from tuneline.training import loop
 from tuneline.training import state as setup
 from tuneline.training.checkpoints import Checkpoints
 from tuneline.training.data import Inputs
@@ -71,7 +71,7 @@ class _Padding:
 def metered(meter: Meter, options: argparse.Namespace) -> Any:
     """Measure the steps of the loop, and make it train the same model as the other methods."""
     train_batch, evaluate, save = loop.train_batch, loop.evaluate_validation, Checkpoints.save
-    build, files = setup.build_model, checkpoints.model_input_files
+    build, identity = setup.build_model, setup.run_identity
 
     def counting(state: Any, rows: Any) -> Any:
         lengths = state.sampler.rows.lengths_of(rows)
@@ -95,10 +95,10 @@ def metered(meter: Meter, options: argparse.Namespace) -> Any:
     loop.evaluate_validation = unmetered(evaluate)
     Checkpoints.save = unmetered(save)  # type: ignore[method-assign]
     setup.build_model = lambda *_: (new_model(options), frozenset())
-    checkpoints.model_input_files = lambda: iter(())
+    setup.run_identity = lambda *_: {}  # the folder is no project
     yield
     loop.train_batch = train_batch
     loop.evaluate_validation = evaluate
     Checkpoints.save = save  # type: ignore[method-assign]
     setup.build_model = build
-    checkpoints.model_input_files = files
+    setup.run_identity = identity

@@ -11,15 +11,10 @@ import torch
 
 from benchmarks.training_ways.data import write_splits
 from benchmarks.training_ways.measuring import new_model, peak_mb
-from benchmarks.training_ways.others import textbook, trainer
 from benchmarks.training_ways.ours import ours
+from benchmarks.training_ways.trainer import trainer
 
-WAYS = {
-    "textbook": textbook,
-    "trainer": lambda options: trainer(options, grouped=False),
-    "grouped": lambda options: trainer(options, grouped=True),
-    "ours": ours,
-}
+WAYS = {"grouped": trainer, "ours": ours}
 
 
 def parse() -> argparse.Namespace:

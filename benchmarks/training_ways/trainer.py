@@ -1,4 +1,4 @@
-"""The usual alternatives: the textbook loop, and the Trainer of transformers."""
+"""The usual alternative: the Trainer of transformers, with rows grouped by length."""
 
 import argparse
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import Any
 
 import datasets
 import torch
-from torch.utils.data import DataLoader
-from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments, get_scheduler
+from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
 from benchmarks.training_ways.data import TOKENIZER
 from benchmarks.training_ways.measuring import Meter, matmul_share, new_model, score, timed
@@ -27,63 +26,11 @@ def collator() -> Any:
     return DataCollatorWithPadding(tokenizer)
 
 
-def splits(options: argparse.Namespace) -> tuple[datasets.Dataset, TokenizedSplit]:
-    """Return the train split as a ``datasets.Dataset``, and the validation split."""
-    return split_dataset(options, "train"), TokenizedSplit.read(
-        SplitReader.open(options.folder, "validation", "prepare")
-    )
-
-
 def split_dataset(options: argparse.Namespace, split: str) -> datasets.Dataset:
     """Return a split as a ``datasets.Dataset``."""
     return datasets.Dataset.from_parquet(
         str(options.folder / f"{split}.parquet"), cache_dir=str(options.folder / "cache")
     )
-
-
-def textbook(options: argparse.Namespace) -> dict[str, float]:
-    """Train with the textbook loop: shuffle, pad, forward, backward, step.
-
-    Validation and a checkpoint follow each epoch.
-    """
-    with timed() as seconds:
-        split, scored = splits(options)
-        loader = DataLoader(split, batch_size=options.batch, shuffle=True, collate_fn=collator())
-        model = new_model(options).to(options.device)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=options.learning_rate)
-        steps = options.steps or len(loader) * options.epochs
-        schedule = get_scheduler("linear", optimizer, 0, steps)
-        meter = Meter(options.clock)
-
-        def step(batch: dict[str, torch.Tensor]) -> None:
-            batch = {name: values.to(options.device) for name, values in batch.items()}
-            with torch.autocast(options.device, dtype=torch.bfloat16, enabled=bool(options.bf16)):
-                loss = model(**batch).loss
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-
-        done = 0
-        while done < steps:
-            model.train()
-            for batch in loader:
-                meter.batch(batch["attention_mask"])
-                step(batch)
-                meter.step()
-                done += 1
-                if done == steps:
-                    break
-            score(model, scored)
-            torch.save(
-                {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
-                options.folder / f"step-{done}.pt",
-            )
-            meter.pause()
-    measurements = {**meter.rates(), **score(model, scored), "seconds": seconds[0], "steps": done}
-    model.train()
-    batch = next(iter(loader))
-    return measurements | {"matmul_share": matmul_share(lambda: step(batch)) if options.profile else 0.0}
 
 
 class _Clock(TrainerCallback):
@@ -105,7 +52,7 @@ class _CountingTrainer(Trainer):
         return super().training_step(model, inputs, *rest)
 
 
-def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
+def trainer(options: argparse.Namespace) -> dict[str, float]:
     """Train with the Trainer, with its defaults except for the compared settings.
 
     Validation and a checkpoint follow each epoch.
@@ -123,14 +70,16 @@ def trainer(options: argparse.Namespace, grouped: bool) -> dict[str, float]:
         use_cpu=options.device == "cpu",
         bf16=bool(options.bf16),
         report_to=[],
-        train_sampling_strategy="group_by_length" if grouped else "random",
+        train_sampling_strategy="group_by_length",
     )
     meter = Meter(options.clock)
     with timed() as seconds:
-        split, scored = splits(options)
-        validation = split_dataset(options, "validation")
+        scored = TokenizedSplit.read(SplitReader.open(options.folder, "validation", "prepare"))
         model = new_model(options)
-        sets: Any = {"train_dataset": split, "eval_dataset": validation}
+        sets: Any = {
+            "train_dataset": split_dataset(options, "train"),
+            "eval_dataset": split_dataset(options, "validation"),
+        }
         engine = _CountingTrainer(
             model,
             arguments,

@@ -1,24 +1,51 @@
 """Runs base, download, tokenize and validate of a checkout of this project on each case, in one process.
 
 Run with the root of the checkout as the first entry of PYTHONPATH. Its stages are called as ``python -m
-stages.NAME`` calls them, in a folder with its parameters. For rows it takes ``reports/checks/rows/``; a
-checkout without it has only the rows in ``checks.json``.
+stages.NAME`` calls them, in a folder with its parameters. For rows it takes ``reports/checks/rows/``.
+
+Each line of standard input is the path of a case: a folder with ``train.csv``, ``validation.csv``,
+``test.csv`` and ``case.json`` (names of the text columns, the label column and the kind of the fault). The
+answer is one line of JSON: the names of the failed checks, and the rows that each finding names.
 """
 
 import importlib
 import json
 import os
 import shutil
+import sys
 import tempfile
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-
-from protocol import Findings, Rows, serve
 
 STAGES = ("base", "download", "tokenize", "validate")
 KEPT = ("conf", "project", "dvc.yaml")
 CHECKOUT = Path(os.environ["PYTHONPATH"].split(os.pathsep)[0])
 REVIEW = "labels review"
+
+
+Rows = list[tuple[str, int]]
+"""Split, and number of the row in its file, from 0."""
+
+
+@dataclass
+class Findings:
+    """Findings on one case.
+
+    Attributes:
+        alarms: Findings that a user is told without looking for them: failed checks, or issues of which there
+            are any.
+        rows: Rows by finding, also of a check that passes.
+        stopped: Message of the error that ended the work, if any.
+        seconds: Wall time.
+    """
+
+    alarms: list[str] = field(default_factory=list)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    stopped: str | None = None
+    seconds: float = 0.0
 
 
 def look(folder: Path, case: dict[str, Any]) -> Findings:
@@ -35,7 +62,7 @@ def look(folder: Path, case: dict[str, Any]) -> Findings:
             break
     if Path("reports/checks/checks.json").exists():
         _read_checks(findings)
-    if case["kind"] == "wrong_labels" and (CHECKOUT / "tuneline/rows/proposals/label_review.py").exists():
+    if case["kind"] == "wrong_labels":
         _review(findings)
     return findings
 
@@ -113,7 +140,23 @@ def _review(findings: Findings) -> None:
     findings.alarms += [REVIEW] if suspects else []
 
 
+def serve() -> None:
+    """Answer each line of standard input. What libraries print goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        folder, started = Path(line.strip()), time.perf_counter()
+        case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+        try:
+            findings = look(folder, case)
+        except Exception as error:  # an answer, too: a stage stops at this data
+            traceback.print_exc()
+            findings = Findings(stopped=f"{type(error).__name__}: {error}"[:500])
+        findings.seconds = round(time.perf_counter() - started, 2)
+        print(json.dumps(asdict(findings)), file=answers, flush=True)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
-        serve(look)
+        serve()

@@ -1,1 +1,0 @@
-"""Programs that look for faults in the folders that standard input names, as ``protocol.py`` describes."""
