@@ -139,7 +139,7 @@ def write_project(folder: Path, rows: int, shard_rows: int) -> None:
         source.mkdir(parents=True)
         for number, block in enumerate(blocks(int(rows * share), seed)):
             pq.write_table(block, source / f"{number:05d}.parquet", compression="zstd")
-    for name in ("conf", "project"):
+    for name in ("conf", "dvc.yaml", "project", "stages"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "data/corrections").mkdir()
     (folder / "params.yaml").write_text(

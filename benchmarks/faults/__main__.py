@@ -193,8 +193,10 @@ def measure(options: argparse.Namespace) -> list[Score]:
 
     def score(case: Case) -> Score:
         worker = workers.get()
-        findings = worker.answer(case)
-        workers.put(worker)
+        try:
+            findings = worker.answer(case)
+        finally:
+            workers.put(worker)  # else the other cases would wait for a worker that ended
         return Score.of(case, findings, FINDS.get(case.kind, ()))
 
     with ThreadPoolExecutor(options.jobs) as pool:
