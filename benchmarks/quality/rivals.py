@@ -4,22 +4,24 @@ Each is a function from a sample and the folder of the checkpoint to a ``Model``
 predictions of its outputs, the same way for all rivals.
 """
 
+import importlib
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.quality.data_sets import Sample, Split
+from benchmarks.quality.data_sets import Sample, SkippedError, Split
 from tuneline.core.params.train import ThresholdParams
 from tuneline.judge.metrics.scores import compute_metric
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.model.linear.linear_model import LinearModel, pair_features
 from tuneline.model.linear.thresholds import choose_thresholds
 from tuneline.model.tasks import Classification, Multilabel, Task
-from tuneline.model.tasks.probabilities import sigmoid
+from tuneline.model.tasks.probabilities import SMALLEST, sigmoid
 from tuneline.model.tasks.task import Labels
 
 MAX_LENGTH = 128
@@ -29,7 +31,11 @@ NEVER = -1e4
 """Logit of a class that train does not have."""
 RATES = (2e-5, 5e-5, 1e-4)
 BATCH = 16
-EPOCHS = 3
+SETFIT_ITERATIONS = 20
+"""Pairs of texts for each row and kind of pair (Tunstall et al. 2022, arXiv 2209.11055)."""
+SETFIT_STEPS = 1_000
+"""Most steps of setfit: 1,000 rows would take 2,500."""
+SETFIT_ROWS = 1_000
 
 Outputs = NDArray[Any]
 """Logits, or numbers, of shape ``(rows, outputs)``."""
@@ -121,17 +127,17 @@ def frozen(sample: Sample, checkpoint: Path) -> Model:
     return lambda split: features(split) @ weight.T + bias
 
 
-def trainer(sample: Sample, checkpoint: Path) -> Model:
+def trainer(epochs: int, sample: Sample, checkpoint: Path) -> Model:
     """Train with ``transformers.Trainer``; the best of three rates by validation."""
 
     def score(model: Model) -> float:
         predicted = predictions(sample, model, sample.validation)
         return compute_metric(METRIC_TABLE[sample.metric], sample.validation.labels, predicted)
 
-    return max((trained(sample, checkpoint, rate) for rate in RATES), key=score)
+    return max((trained(sample, checkpoint, epochs, rate) for rate in RATES), key=score)
 
 
-def trained(sample: Sample, checkpoint: Path, rate: float) -> Model:
+def trained(sample: Sample, checkpoint: Path, epochs: int, rate: float) -> Model:
     """Train with one rate, and the other arguments at their defaults."""
     import torch
     from datasets import Dataset
@@ -162,7 +168,7 @@ def trained(sample: Sample, checkpoint: Path, rate: float) -> Model:
         arguments = TrainingArguments(
             output_dir=scratch,
             learning_rate=rate,
-            num_train_epochs=EPOCHS,
+            num_train_epochs=epochs,
             per_device_train_batch_size=BATCH,
             per_device_eval_batch_size=64,
             seed=sample.seed,
@@ -180,6 +186,53 @@ def trained(sample: Sample, checkpoint: Path, rate: float) -> Model:
     return lambda split: run.predict(tokenized(split)).predictions
 
 
+def setfit(sample: Sample, checkpoint: Path) -> Model:
+    """Fine-tune the encoder by pairs of texts, and fit a logistic regression (setfit)."""
+    # setfit takes one text, and classes; many rows are not what it is for
+    if sample.is_pair or not sample.task.has_classes:
+        raise SkippedError("setfit learns classes of single texts")
+    if len(sample.train.labels) > SETFIT_ROWS:
+        raise SkippedError(f"setfit is for few rows: at most {SETFIT_ROWS:,} here")
+    try:
+        library: Any = importlib.import_module("setfit")  # a peer, and no dependency of this project
+    except ImportError:
+        raise SkippedError("setfit is not installed") from None
+    from datasets import Dataset
+
+    several = isinstance(sample.task, Multilabel)
+    rows = {"text": sample.train.columns[0], "label": sample.train.labels.tolist()}
+    model = library.SetFitModel.from_pretrained(
+        str(checkpoint), multi_target_strategy="one-vs-rest" if several else None
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = library.TrainingArguments(
+            output_dir=scratch,
+            batch_size=BATCH,
+            num_iterations=SETFIT_ITERATIONS,
+            max_steps=min(SETFIT_STEPS, 2 * SETFIT_ITERATIONS * len(rows["text"]) // BATCH),
+            seed=sample.seed,
+            report_to="none",
+            save_strategy="no",
+            show_progress_bar=False,
+        )
+        library.Trainer(model=model, args=arguments, train_dataset=Dataset.from_dict(rows)).train()
+
+    def logits(split: Split) -> Outputs:
+        shares = np.asarray(model.predict_proba(split.columns[0], as_numpy=True), np.float64)
+        shares = np.clip(shares, SMALLEST, 1 - SMALLEST)
+        if several:
+            return np.log(shares / (1 - shares))
+        return of_all_classes(sample.task, model.model_head.classes_, np.log(shares))
+
+    return logits
+
+
 FROZEN = "frozen"
-RIVALS: dict[str, Callable[[Sample, Path], Model]] = {"tfidf": tfidf, FROZEN: frozen, "trainer-3": trainer}
+RIVALS: dict[str, Callable[[Sample, Path], Model]] = {
+    "tfidf": tfidf,
+    FROZEN: frozen,
+    "trainer-3": partial(trainer, 3),
+    "trainer-10": partial(trainer, 10),
+    "setfit": setfit,
+}
 """Rivals by name."""
