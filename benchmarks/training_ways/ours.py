@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from benchmarks.training_ways.measuring import Meter, matmul_share, model_config, new_model, score, timed
-from tests.params import params
+from tests.params import copy_code, params
 from tuneline.core.params import Params
 from tuneline.core.stage.tables import SplitReader
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
@@ -43,6 +43,7 @@ def ours(options: argparse.Namespace) -> dict[str, float]:
     os.environ["ACCELERATE_USE_CPU"] = str(options.device == "cpu")
     settings = parameters(options)
     meter = Meter(options.clock)
+    copy_code(options.folder)
     os.chdir(options.folder)
     with metered(meter, options), timed() as seconds, contextlib.redirect_stdout(None):
         splits = [

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import ROOT
 from tests.tuneline.cli.predict.test_predict_process import tuneline
 from tests.tuneline.serve import killing
 from tuneline.serve import batch
@@ -136,6 +137,7 @@ def test_ray_writes_the_bytes_of_the_local_engine(given, predict, monkeypatch):
         done = predict("in", "-o", f"ray{workers}/", "--engine", "ray", "--workers", workers)
         assert done.exit_code == 0, done.output
         assert contents(Path(f"ray{workers}")) == contents(Path("local"))
+    Path("tests").symlink_to(ROOT / "tests")  # workers import the task from the current folder
     monkeypatch.setattr(batch, "predict_task", killing.kill_first_worker)
     assert predict("in", "-o", "killed-worker/", "--engine", "ray", "--workers", 2).exit_code == 0
     assert Path("killed").exists()
