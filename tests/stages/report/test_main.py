@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.params import copy_code
 from tests.tuneline.finished_project import FinishedProject
 from tests.tuneline.page.verdict.runs import told_of
 
@@ -13,6 +14,7 @@ from tests.tuneline.page.verdict.runs import told_of
 @pytest.fixture
 def project(tmp_path) -> FinishedProject:
     """A project whose other stages ran."""
+    copy_code(tmp_path)
     project = FinishedProject(tmp_path).run_pipeline()
     project.commit()
     return project

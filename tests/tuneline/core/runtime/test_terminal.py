@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import ROOT
 from tuneline.core.runtime import terminal
 from tuneline.core.runtime.errors import PERMANENT
 from tuneline.core.runtime.terminal import CONTROL_CHARACTERS, phase, progress, visible
@@ -41,7 +42,7 @@ def test_visible_text_has_nothing_that_a_terminal_obeys(text):
 
 
 @pytest.mark.parametrize(("error", "status"), [("DataError", PERMANENT), ("ValueError", 1)])
-def test_errors_of_a_stage_are_printed_without_what_a_terminal_obeys(tmp_path, error, status):
+def test_errors_of_a_stage_are_printed_without_what_a_terminal_obeys(error, status):
     script = f"""
 import stages
 from tuneline.core.runtime.errors import DataError
@@ -51,7 +52,7 @@ def main():
 run_stage("download", main)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == status
     assert r"\x1b[2J\u202etxt.exe.csv, row 3: no label." in done.stderr
