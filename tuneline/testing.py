@@ -25,7 +25,7 @@ from tuneline.core.params import Params
 from tuneline.core.params.loading import load_params
 from tuneline.core.params.params_file import changed, write
 from tuneline.core.params.section import FunctionName
-from tuneline.core.paths import CHECKS, EVALUATION, ONNX, PARAMS, PREDICTIONS, RAW, SOURCE
+from tuneline.core.paths import BASE_SOURCE, CHECKS, EVALUATION, ONNX, PARAMS, PREDICTIONS, RAW, SOURCE
 from tuneline.core.repository.dvc import local_settings
 from tuneline.core.repository.git import run_git
 from tuneline.core.repository.programs import ProgramError, Programs
@@ -137,6 +137,8 @@ class SampledRun:
         """
         copy_repository(root, folder)
         shutil.copytree(root / SOURCE, folder / SOURCE, dirs_exist_ok=True)  # which git ignores
+        for weights in (folder / BASE_SOURCE).glob("*.dvc"):  # DVC would want them, and no stage does
+            weights.unlink()
         (folder / "dvc.lock").unlink(missing_ok=True)
         differing = sampled(folder, rows) | dict(changes or {})
         write(folder / PARAMS, changed(folder / PARAMS, differing))

@@ -44,5 +44,13 @@ def test_stages_stop_at_the_one_that_is_named(product, tmp_path):
     assert SampledRun.of(product.folder, tmp_path / "run", "download").stages == ("download",)
 
 
+def test_base_weights_are_not_needed(product, tmp_path):
+    weights = product.folder / "models/source/encoder"
+    weights.mkdir()
+    (weights / "config.json").write_text("{}")
+    product.run("dvc", "add", "models/source/encoder")
+    assert SampledRun.of(product.folder, tmp_path / "run", "base").stages == ("base",)
+
+
 def test_checks_of_many_rows_are_checks():
     assert set(CHECKS_OF_MANY_ROWS) <= {*ERROR_CHECKS, *WARNING_CHECKS}
