@@ -115,9 +115,17 @@ class Prefect:
     def states(self, run: UUID) -> list[State]:
         return self.client.read_flow_run_states(run)
 
-    def tasks(self, run: UUID) -> dict[str, TaskRun]:
+    def tasks(self, run: UUID, *recorded: str) -> dict[str, TaskRun]:
+        """Returns the tasks of a run by name; the server records them late, so waits for those named."""
         only = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
-        return {task.name: task for task in self.client.read_task_runs(flow_run_filter=only)}
+
+        def found() -> dict[str, TaskRun]:
+            tasks = {task.name: task for task in self.client.read_task_runs(flow_run_filter=only)}
+            return tasks if tasks.keys() >= set(recorded) else {}
+
+        if recorded:
+            return until(found, 20, f"the tasks {recorded} of run {run}")
+        return found()
 
     def said(self, run: UUID) -> list[str]:
         """The run's log, as the API has it."""

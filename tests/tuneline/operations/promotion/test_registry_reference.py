@@ -49,7 +49,7 @@ def test_run_after_a_promotion_is_checked_against_its_data_and_not_judged_again(
     )
 
     again = run(promote=True)
-    tasks = served.tasks(again.id)
+    tasks = served.tasks(again.id, "train")
     assert tasks["train"].state.name == "Restored", (
         "another reference changes figures of the data, not the data: no training"
     )
