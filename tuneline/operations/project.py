@@ -78,7 +78,7 @@ def upgrade_project(root: Path) -> list[str]:
     write_engine(root)
     run_git(root, "add", str(PARAMS), str(ENGINE))
     if git(root, "status", "--porcelain", "--untracked-files=no"):
-        run_git(root, "commit", "--quiet", "--message", f"Go on with tuneline {installed_version()}")
+        run_git(root, "commit", "--quiet", "--message", f"Use tuneline {installed_version()}")
     after = read_yaml(root / ENGINE)["stages"]
     return [stage for stage in after if before.get(stage) != after[stage]]
 

@@ -48,7 +48,7 @@ def require_engine(stage: str) -> None:
     raise ParamsError(
         f"{ENGINE} is of tuneline {recorded['version']}; installed is {installed_version()}, and what {stage}"
         " runs of it differs.",
-        "To install the engine that pyproject.toml names: make setup. To go on with the installed one, or"
+        "To install the engine that pyproject.toml names: make setup. To use the installed one, or"
         " after an edit of imports in stages/: tuneline upgrade",
     )
 
@@ -120,18 +120,19 @@ def code_hash(stage: str, root: Path = Path(), folders: Sequence[str] = ("projec
 
 
 def _modules(entry: Mapping[str, Any], root: Path) -> list[str]:
-    """Return the modules of the engine that the command of a stage starts, or that its page imports.
+    """Return the modules of the engine that the command of a stage starts, or that the user's code imports.
 
-    Of several commands, the last one makes the outs.
+    That is its page, with the files of ``stages/`` and ``project/`` that the page imports. Of several
+    commands, the last one makes the outs.
     """
     command = entry["cmd"] if isinstance(entry["cmd"], str) else entry["cmd"][-1]
     modules = []
     for word in command.split():
-        page = root / f"{word.replace('.', '/')}.py"
         if word.startswith("tuneline."):
             modules.append(word)
-        elif page.is_file():
-            modules += [name for name in imports(page) if name.startswith("tuneline.")]
+            continue
+        for file in imported_files(word, root, ("project", "stages")):
+            modules += [name for name in imports(root / file) if name.startswith("tuneline.")]
     return modules
 
 

@@ -75,6 +75,18 @@ def test_engine_hash_changes_with_the_code_of_the_stage(project, file, content):
     assert hash_with(project, file.rpartition("../")[2], content) != hash_with(project, "loop.py", LOOP)
 
 
+def test_engine_hash_has_the_code_that_a_module_beside_the_page_imports(project):
+    def hash_of(page: str) -> str:
+        (project / "dvc.yaml").write_text(PIPELINE.replace("-m stages.score", f"-m stages.{page}"))
+        return engine_hash("score", project, project / "engine")
+
+    (project / "stages/words.py").write_text("from tuneline import page\n")
+    (project / "stages/rows.py").write_text("from stages.words import page\n")
+    (project / "stages/nothing.py").write_text("")
+    assert hash_of("rows") == hash_of("words")
+    assert hash_of("rows") != hash_of("nothing")
+
+
 def test_code_hash_changes_with_page_and_functions_that_dvc_yaml_lists(project):
     hashes = {code_hash("score")}
     (project / "project/losses.py").write_text("a = 2\n")
