@@ -63,7 +63,8 @@ def bring(params: Params, target: Path) -> BaseSource:
     tokenizer = copy(checkpoint, names, target / BASE_TOKENIZER.name)
     check_tokenizer(checkpoint, target / BASE_TOKENIZER.name)
 
-    weights = copy(checkpoint, [CONFIG, *checkpoint.weight_files()], target / BASE_MODEL.name)
+    names = [CONFIG, *checkpoint.pooling_files(), *checkpoint.weight_files()]
+    weights = copy(checkpoint, names, target / BASE_MODEL.name)
     check_weights(checkpoint, target / BASE_MODEL.name)
     return BaseSource(tokenizer=tokenizer, checkpoint=weights)
 
@@ -108,6 +109,7 @@ def copy(pretrained: Pretrained, names: Sequence[str], target: Path) -> Pretrain
     folder = pretrained.fetch(names)
     target.mkdir()
     for name in names:
+        (target / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(folder / name, target / name)
 
     # hashes of the copies: they show a damaged download and a damaged copy

@@ -96,11 +96,12 @@ def tfidf(sample: Sample, _checkpoint: Path) -> Model:
 
 
 def frozen(sample: Sample, checkpoint: Path) -> Model:
-    """Fit the linear model that ``model.head: frozen`` publishes, on mean vectors of the checkpoint."""
+    """Fit the linear model that ``model.head: frozen`` publishes, on vectors of the checkpoint."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    from tuneline.model.linear.pooled_classifier import mean_pooled
+    from tuneline.model.linear.pooled_classifier import pooled
+    from tuneline.model.tokens.architectures import pooling_of
 
     encoder = AutoModel.from_pretrained(checkpoint).eval()
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
@@ -111,7 +112,7 @@ def frozen(sample: Sample, checkpoint: Path) -> Model:
         for start in range(0, len(texts), BATCH):
             with torch.inference_mode():
                 tokens = tokenizer(texts[start : start + BATCH], **options)
-                parts.append(mean_pooled(encoder, **tokens).numpy())
+                parts.append(pooled(encoder, pooling_of(checkpoint), **tokens).numpy())
         return np.concatenate(parts)
 
     def features(split: Split) -> NDArray[np.float32]:

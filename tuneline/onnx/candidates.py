@@ -25,7 +25,7 @@ FILES = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
 LENGTH_FILE = "sentence_bert_config.json"
 """File by which text-embeddings-inference knows how many tokens a model reads."""
 POOLED_KEY = "pooled_head"
-"""Key of ``config.json`` that a classifier of mean-pooled vectors has.
+"""Key of ``config.json`` that a classifier of pooled vectors has.
 
 It is also in tuneline/model/linear/pooled_classifier.py, which imports torch.
 """

@@ -74,7 +74,7 @@ def fit_frozen(params: Params, inputs: Inputs, accelerator: Accelerator) -> Froz
     train = inputs.train.sample(limit, params.training_seed)
     validation = inputs.validation.sample(limit, params.training_seed)
     say(
-        "train: the checkpoint is frozen; a linear model is fitted to its mean-pooled vectors "
+        "train: the checkpoint is frozen; a linear model is fitted to its pooled vectors "
         f"({features:,} features, {len(train):,} of {len(inputs.train):,} rows)"
     )
 

@@ -26,7 +26,7 @@ from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.runtime.terminal import say
 from tuneline.model.linear.pooled_classifier import PairTemplate, PooledClassifier, TrainedModel, encoder_of
 from tuneline.model.tasks import Task
-from tuneline.model.tokens.architectures import architecture_of, restrict_last_layer
+from tuneline.model.tokens.architectures import architecture_of, pooling_of, restrict_last_layer
 from tuneline.training.head import HEAD_NOTES, HeadStart, match_head, output_weights
 
 
@@ -65,12 +65,12 @@ def build_model(
 def pooled_classifier(
     model: PreTrainedModel, params: Params, tokenizer: PreTrainedTokenizerBase, *, is_frozen: bool
 ) -> PooledClassifier:
-    """Return the body of a model with an untrained linear head on its mean-pooled vectors."""
+    """Return the body of a model with an untrained linear head on its pooled vectors."""
     template = None
     if len(params.data.text_columns) == 2:
         fast_tokenizer: Any = tokenizer
         template = PairTemplate.of(fast_tokenizer)
-    return PooledClassifier(encoder_of(model), template, is_frozen=is_frozen)
+    return PooledClassifier(encoder_of(model), template, pooling_of(BASE_MODEL), is_frozen=is_frozen)
 
 
 def label_config(labels: Task) -> dict[str, Any]:

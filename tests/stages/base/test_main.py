@@ -97,6 +97,25 @@ def test_folder_gives_the_same_files_as_the_hub(project, hub):
     assert "commit" not in record(project)["checkpoint"]
 
 
+@pytest.mark.parametrize("origin", ["hub", "folder"])
+def test_pooling_of_a_checkpoint_of_sentence_transformers_is_copied(project, hub, origin):
+    pooling = b'{"pooling_mode_cls_token": true}'
+    files = {**checkpoint_files(), "modules.json": b"[]", "1_Pooling/config.json": pooling}
+    if origin == "hub":
+        hub.add("models", "someone/vectors", files)
+        use_checkpoint(project, "someone/vectors")
+    else:
+        folder = write_checkpoint(project / "models/source/vectors")
+        (folder / "1_Pooling").mkdir()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        use_checkpoint(project, "models/source/vectors")
+    base.main()
+    assert contents(project / "models/base")["model/1_Pooling/config.json"] == pooling
+    recorded = record(project)["checkpoint"]["sha256"]["1_Pooling/config.json"]
+    assert recorded == hashlib.sha256(pooling).hexdigest()
+
+
 def test_sharded_checkpoint_is_copied_with_its_index(project, hub):
     files = checkpoint_files(shard="10KB")
     hub.add("models", "someone/sharded", files)

@@ -10,7 +10,7 @@ from tests.tuneline.training import launcher, tiny_task
 from tests.tuneline.training.conftest import fill
 from tuneline.core.stage.tables import SplitReader
 from tuneline.model.linear.linear_model import LinearModel
-from tuneline.model.linear.pooled_classifier import load_classifier, mean_pooled
+from tuneline.model.linear.pooled_classifier import load_classifier, pooled
 from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 FROZEN = {**tiny_task.FINE_TUNED, "head": "frozen"}
@@ -40,19 +40,21 @@ def project(tmp_path_factory, data):
     return folder
 
 
-def vectors(project, name):
-    """Return the mean-pooled vectors of a split by transformers alone, one row at a time, and its labels."""
+def vectors(project, name, pooling="mean"):
+    """Return the vectors of a split by transformers alone, one row at a time, and its labels."""
     split = TokenizedSplit.read(SplitReader.open(project / "data/tokenized", name, "tokenize"))
     encoder = load_classifier(project / "models/classifier", "sdpa").encoder
     with torch.inference_mode():
         rows = [split.pad(np.array([row]), 0) for row in range(len(split))]
-        pooled = [
-            mean_pooled(
-                encoder, **{key: torch.from_numpy(row[key]) for key in ("input_ids", "attention_mask")}
+        values = [
+            pooled(
+                encoder,
+                pooling,
+                **{key: torch.from_numpy(row[key]) for key in ("input_ids", "attention_mask")},
             )
             for row in rows
         ]
-    return torch.cat(pooled).numpy(), split.labels
+    return torch.cat(values).numpy(), split.labels
 
 
 def test_encoder_is_the_checkpoint_unchanged(project):
@@ -62,8 +64,20 @@ def test_encoder_is_the_checkpoint_unchanged(project):
     assert all(torch.equal(values, before[f"bert.{name}"]) for name, values in after.items())
 
 
+def test_linear_model_is_of_the_first_token_if_the_checkpoint_says_so(tmp_path, data):
+    project = prepared(tmp_path, data)
+    (project / "models/base/model/1_Pooling").mkdir()
+    (project / "models/base/model/1_Pooling/config.json").write_text('{"pooling_mode": "cls"}')
+    assert launcher.run(project) == [0], launcher.output(project)
+    assert_published_probabilities(project, "cls")
+
+
 def test_published_probabilities_are_those_of_the_pipeline_that_validation_chose(project):
-    train, validation = vectors(project, "train"), vectors(project, "validation")
+    assert_published_probabilities(project, "mean")
+
+
+def assert_published_probabilities(project, pooling):
+    train, validation = (vectors(project, split, pooling) for split in ("train", "validation"))
     expected = LinearModel.fit(train, validation, tiny_task.CLASSES).model.predict_proba(validation[0])
     logits = np.stack(pq.read_table(project / "reports/validation.parquet")["logits"].to_numpy())
     np.testing.assert_allclose(torch.from_numpy(logits).softmax(dim=1).numpy(), expected, atol=1e-4)

@@ -16,6 +16,7 @@ from tuneline.core.params.train import ENCODERS, UNSUPPORTED, is_folder
 from tuneline.core.paths import BASE_SOURCE
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.model.checkpoints.hub import hub_errors_explained
+from tuneline.model.tokens.architectures import MODULES, POOLING
 from tuneline.model.tokens.tokenizer_settings import SETTINGS_FILES, TOKENIZER_FILES
 
 CONFIG, CARD, WEIGHTS, INDEX = "config.json", "README.md", "model.safetensors", "model.safetensors.index.json"
@@ -28,8 +29,8 @@ class Pretrained:
     """A pretrained model whose files can be fetched.
 
     ``files`` are the sizes in bytes by name, without files in subfolders, which no model of transformers
-    needs; ``sha256`` has the large ones, as the hub lists them. ``key`` is the parameter or option that names
-    the model, for messages.
+    needs (``pooling_files`` looks for one); ``sha256`` has the large ones, as the hub lists them. ``key`` is
+    the parameter or option that names the model, for messages.
     """
 
     name: str
@@ -139,6 +140,13 @@ class Pretrained:
             return []
         return names
 
+    def pooling_files(self) -> list[str]:
+        """Return the name of the file with the pooling of a checkpoint of sentence-transformers, if any."""
+        if MODULES not in self.files or not (self.fetch([POOLING]) / POOLING).is_file():
+            return []
+        self.read_json(POOLING)  # a damaged one is refused
+        return [POOLING]
+
     def damaged(self, name: str, problem: str) -> ParamsError:
         """Return the error for a damaged file."""
         return ParamsError(f"{self.key}: {name} of {self.label}: {problem}.", self._fetch_again())
@@ -211,7 +219,7 @@ def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, s
         with hub_errors_explained(key, name, commit):
             entries = list(HfApi().list_repo_tree(name, revision=commit))
     except StageError as unreachable:
-        patterns = [CONFIG, CARD, INDEX, "model*.safetensors", *TOKENIZER_FILES]
+        patterns = [CONFIG, CARD, INDEX, MODULES, "model*.safetensors", *TOKENIZER_FILES]
         try:
             folder = snapshot_download(name, revision=commit, allow_patterns=patterns, local_files_only=True)
         except (errors.LocalEntryNotFoundError, errors.HFValidationError):

@@ -1,8 +1,8 @@
-"""The frozen checkpoint: its mean-pooled vectors with a linear model on top, as it was before the training.
+"""The frozen checkpoint: its pooled vectors with a linear model on top, as it was before the training.
 
 A text is encoded alone, also in a pair, because a checkpoint was not trained on what joins two texts. Its
-vector is the mean of the last hidden states over its tokens (Reimers & Gurevych 2019); of a text in several
-windows, the mean of their vectors. Rows are limited, so that time and memory are bounded for any data.
+vector is that which the checkpoint was trained with (``pooling_of``); of a text in several windows, the mean
+of their vectors. Rows are limited, so that time and memory are bounded for any data.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from tuneline.core.stage.texts import read_sample
 from tuneline.model.linear.linear_model import LinearModel, Vectors, cosine, most_rows, pair_features
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of, read_task
+from tuneline.model.tokens.architectures import Pooling, pooling_of
 from tuneline.model.tokens.encoded_columns import Encoder, tokenized_rows
 from tuneline.model.tokens.long_text import Answer, LongText
 from tuneline.model.tokens.tokenizer import load_tokenizer, long_text_beside
@@ -41,6 +42,7 @@ class FrozenEncoder:
     tokenizer: "PreTrainedTokenizerFast"
     device: "torch.device"
     long_text: LongText
+    pooling: Pooling
 
     @classmethod
     def load(cls, weights: Path, tokenizer: Path) -> Self:
@@ -70,6 +72,7 @@ class FrozenEncoder:
             load_tokenizer(tokenizer, str(tokenizer)),
             device,
             long_text_beside(tokenizer),
+            pooling_of(weights),
         )
 
     @property
@@ -78,7 +81,7 @@ class FrozenEncoder:
         return int(self.model.config.hidden_size)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return the mean of the last hidden states of each text, over its tokens.
+        """Return the vector of each text.
 
         Returns:
             Vectors of shape ``(rows, width)``.
@@ -90,7 +93,7 @@ class FrozenEncoder:
         return np.concatenate(parts)
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
-        from tuneline.model.linear.pooled_classifier import mean_pooled
+        from tuneline.model.linear.pooled_classifier import pooled
         from tuneline.model.tokens.batches import compute_outputs
 
         # tokens
@@ -103,7 +106,7 @@ class FrozenEncoder:
         # vectors
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         return compute_outputs(
-            lambda inputs: mean_pooled(self.model, **inputs),
+            lambda inputs: pooled(self.model, self.pooling, **inputs),
             rows,
             vectors,
             pad_token_id=self.tokenizer.pad_token_id,

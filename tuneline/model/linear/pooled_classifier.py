@@ -1,4 +1,4 @@
-"""A classifier of mean-pooled vectors: an encoder, frozen or fine-tuned, and a linear head on top.
+"""A classifier of pooled vectors: an encoder, frozen or fine-tuned, and a linear head on top.
 
 ``load_classifier`` loads a trained model of either kind: such a classifier, or one of transformers.
 ``start_threads`` lets torch compute it with the same bits in every process.
@@ -25,6 +25,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from tuneline.core.runtime.errors import ParamsError
 from tuneline.model.linear.linear_model import pair_features, pair_width
+from tuneline.model.tokens.architectures import Pooling
 from tuneline.model.tokens.encoded_columns import pair_separators
 
 ENCODER = "encoder"
@@ -42,17 +43,19 @@ LinearHead = Mapping[str, Tensor]
 """``weight`` and ``bias`` of a head, on the CPU."""
 
 
-def mean_pooled(
-    encoder: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, **others: Tensor
+def pooled(
+    encoder: PreTrainedModel, pooling: Pooling, input_ids: Tensor, attention_mask: Tensor, **others: Tensor
 ) -> Tensor:
-    """Return the mean of the last hidden states over the tokens of each row, shape ``(batch, hidden)``.
+    """Return the vector of each row, shape ``(batch, hidden)``; rows are padded on the right.
 
     Source: Reimers & Gurevych, "Sentence-BERT", 2019, arXiv:1908.10084.
     """
+    outputs = encoder(input_ids=input_ids, attention_mask=attention_mask, **others)
+    states: Tensor = outputs.last_hidden_state
+    if pooling == "cls":
+        return states[:, 0]
     mask = attention_mask.unsqueeze(-1)
-    states = encoder(input_ids=input_ids, attention_mask=attention_mask, **others).last_hidden_state * mask
-    pooled: Tensor = states.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    return pooled
+    return (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def encoder_of(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class PooledClassifier(nn.Module):
-    """An encoder and a linear head on its mean-pooled vectors.
+    """An encoder and a linear head on its pooled vectors.
 
     The features of one text are its vector. Of a pair, both texts are encoded alone, because a checkpoint was
     not trained on what joins them, and ``pair_features`` compares their vectors.
@@ -127,6 +130,7 @@ class PooledClassifier(nn.Module):
     Attributes:
         encoder: The checkpoint without a head of its own. A pooler that it has is not used, and not trained.
         template: How two texts are joined; ``None`` for rows of one text.
+        pooling: How the vectors of tokens become that of a text.
         head: Linear layer of the outputs.
 
     ``is_frozen`` is recorded in the configuration: the weights of the encoder are those of the checkpoint.
@@ -136,11 +140,17 @@ class PooledClassifier(nn.Module):
     """Name of the body, as models of transformers have it."""
 
     def __init__(
-        self, encoder: PreTrainedModel, template: PairTemplate | None, *, is_frozen: bool = True
+        self,
+        encoder: PreTrainedModel,
+        template: PairTemplate | None,
+        pooling: Pooling = "mean",
+        *,
+        is_frozen: bool = True,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.template = template
+        self.pooling: Pooling = pooling
         pooler = getattr(encoder, "pooler", None)
         if isinstance(pooler, nn.Module):
             pooler.requires_grad_(False)
@@ -150,7 +160,7 @@ class PooledClassifier(nn.Module):
         if template is not None:
             pair = asdict(template)
             features = pair_width(width)
-        encoder.config.update({POOLED_KEY: {"pooling": "mean", "pair": pair, "frozen": is_frozen}})
+        encoder.config.update({POOLED_KEY: {"pooling": pooling, "pair": pair, "frozen": is_frozen}})
         self.head = nn.Linear(features, len(encoder.config.id2label or ()))
 
     @property
@@ -166,18 +176,22 @@ class PooledClassifier(nn.Module):
     def features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the features of a batch of rows, float32 of shape ``(batch, features)``."""
         if self.template is None:
-            return mean_pooled(self.encoder, input_ids, attention_mask)
+            return pooled(self.encoder, self.pooling, input_ids, attention_mask)
         ids, mask = self.template.separate(input_ids, attention_mask, self.config.pad_token_id or 0)
-        pooled = mean_pooled(self.encoder, ids, mask)
+        vectors = pooled(self.encoder, self.pooling, ids, mask)
         rows = input_ids.shape[0]
-        return torch.cat(pair_features(pooled[:rows], pooled[rows:]), dim=1)
+        return torch.cat(pair_features(vectors[:rows], vectors[rows:]), dim=1)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Tensor) -> SequenceClassifierOutput:
         """Return an output with ``logits``, float32 of shape ``(batch, outputs)``.
 
-        Each text has the token type 0: others are ignored.
+        In training mode, ``hidden_states`` has the features as its only member. Each text has the token type
+        0: others are ignored.
         """
-        return SequenceClassifierOutput(logits=self.head(self.features(input_ids, attention_mask)))
+        features = self.features(input_ids, attention_mask)
+        return SequenceClassifierOutput(
+            logits=self.head(features), hidden_states=(features,) if self.training else None
+        )
 
     def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:
         """Write the encoder with ``config.json``, as ``AutoModel`` loads its variant, and the head."""
@@ -222,7 +236,7 @@ def load_classifier(folder: Path, attention: str) -> TrainedModel:
     # the head, which transformers does not know
     record = config[POOLED_KEY]
     template = None if record["pair"] is None else PairTemplate(**record["pair"])
-    classifier = PooledClassifier(model, template, is_frozen=record["frozen"])
+    classifier = PooledClassifier(model, template, record["pooling"], is_frozen=record["frozen"])
     classifier.head.load_state_dict(load_file(folder / HEAD))
     return classifier.train(False)
 

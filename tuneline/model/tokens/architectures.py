@@ -1,11 +1,13 @@
-"""Model architectures: properties that the stages need and that a configuration file does not state.
+"""Model architectures: properties that the stages need and that ``config.json`` does not state.
 
 The configuration classes of transformers hold some of them, but importing one imports torch.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from tuneline.core.params import Params
 from tuneline.core.paths import BASE, BASE_RECORD
@@ -15,6 +17,13 @@ from tuneline.core.stage.provenance import BaseSource
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PreTrainedModel
+
+MODULES = "modules.json"
+"""File of every checkpoint of sentence-transformers."""
+POOLING = "1_Pooling/config.json"
+"""File that says how vectors of tokens become that of a text."""
+Pooling = Literal["mean", "cls"]
+"""``mean`` of the last hidden states over all tokens, or that of the first token."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,21 @@ def token_limit(config: Mapping[str, Any]) -> int | None:
 def has_token_type_ids(config: Mapping[str, Any]) -> bool:
     """Return True if a model of a configuration tells the texts of a pair apart by ``token_type_ids``."""
     return architecture_of(config).token_type_ids and config.get("type_vocab_size", 2) > 1
+
+
+def pooling_of(folder: Path) -> Pooling:
+    """Return the pooling of the checkpoint in a folder.
+
+    It is ``mean`` where no file says that it is ``cls``: what a checkpoint without such files has learned of
+    a text is spread over its tokens (Reimers & Gurevych 2019, section 4.1).
+    """
+    path = folder / POOLING
+    if not path.is_file():
+        return "mean"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    # one key for each kind was written before sentence-transformers 5.4
+    by_kind = values.get("pooling_mode_cls_token") and not values.get("pooling_mode_mean_tokens")
+    return "cls" if by_kind or values.get("pooling_mode") == "cls" else "mean"
 
 
 def read_base(params: Params) -> BaseSource:

@@ -15,7 +15,7 @@ from tuneline.model.linear.pooled_classifier import (
     PairTemplate,
     PooledClassifier,
     load_classifier,
-    mean_pooled,
+    pooled,
 )
 from tuneline.onnx.graph import to_onnx
 from tuneline.onnx.int8 import to_dynamic_int8
@@ -28,11 +28,11 @@ EVERY_FAMILY = [
 ]
 
 
-def classifier(family="bert", pair=True) -> PooledClassifier:
+def classifier(family="bert", pair=True, pooling="mean") -> PooledClassifier:
     encoder = tiny_model(family, 3, names=("a", "b", "c")).base_model
     torch.manual_seed(1)
     return PooledClassifier(
-        encoder, PairTemplate(SEP, 2 if family == "roberta" else 1) if pair else None
+        encoder, PairTemplate(SEP, 2 if family == "roberta" else 1) if pair else None, pooling
     ).eval()
 
 
@@ -56,11 +56,25 @@ def alone(model, position):
     return padded([[CLS, *texts[position], SEP] for texts in TEXTS], model.config.pad_token_id or 0)
 
 
-@pytest.mark.parametrize("family", EVERY_FAMILY)
-def test_features_of_a_pair_are_those_of_two_texts_encoded_alone(family):
-    model = classifier(family)
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vector_of_a_text_is_the_mean_of_its_tokens_or_the_first(pooling):
+    model = classifier(pair=False, pooling=pooling)
+    inputs = alone(model, 0)
     with torch.inference_mode():
-        first, second = (mean_pooled(model.encoder, **alone(model, position)) for position in (0, 1))
+        features = model.features(**inputs)
+        for row, vector in enumerate(features):
+            tokens = inputs["input_ids"][row : row + 1, : inputs["attention_mask"][row].sum()]
+            (states,) = model.encoder(tokens).last_hidden_state
+            expected = states[0] if pooling == "cls" else states.mean(dim=0)
+            torch.testing.assert_close(vector, expected, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_features_of_a_pair_are_those_of_two_texts_encoded_alone(family, pooling):
+    model = classifier(family, pooling=pooling)
+    with torch.inference_mode():
+        first, second = (pooled(model.encoder, pooling, **alone(model, position)) for position in (0, 1))
         features = model.features(**joined(model))
     assert features.shape == (3, 4 * 16 + 1)
     cosine = torch.nn.functional.cosine_similarity(first, second).unsqueeze(1)
@@ -68,9 +82,9 @@ def test_features_of_a_pair_are_those_of_two_texts_encoded_alone(family):
     torch.testing.assert_close(features, expected, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("pair", [True, False])
-def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp_path, pair):
-    model = classifier(pair=pair)
+@pytest.mark.parametrize(("pair", "pooling"), [(True, "mean"), (False, "cls")])
+def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp_path, pair, pooling):
+    model = classifier(pair=pair, pooling=pooling)
     model.save_pretrained(tmp_path, model.state_dict())
     assert {path.name for path in tmp_path.iterdir()} == {
         "config.json",
@@ -79,7 +93,7 @@ def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp
     }
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["pooled_head"] == {
-        "pooling": "mean",
+        "pooling": pooling,
         "pair": {"separator": SEP, "count": 1} if pair else None,
         "frozen": True,
     }
@@ -90,7 +104,8 @@ def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp
         torch.testing.assert_close(loaded(**inputs).logits, model(**inputs).logits)
         plain, info = AutoModel.from_pretrained(tmp_path, variant="encoder", output_loading_info=True)
         torch.testing.assert_close(
-            mean_pooled(plain.eval(), **alone(model, 0)), mean_pooled(model.encoder, **alone(model, 0))
+            pooled(plain.eval(), pooling, **alone(model, 0)),
+            pooled(model.encoder, pooling, **alone(model, 0)),
         )
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
@@ -101,8 +116,9 @@ def test_saved_model_is_loaded_with_its_head_and_the_encoder_by_transformers(tmp
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=[] if name == "bert" else pytest.mark.slow) for name in FAMILIES]
 )
-def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family):
-    model = classifier(family)
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_onnx_logits_of_pairs_are_those_of_torch_and_int8_leaves_the_head(family, pooling):
+    model = classifier(family, pooling=pooling)
     exported = to_onnx(model, ["input_ids", "attention_mask", "token_type_ids"], opset=20)
     session = onnxruntime.InferenceSession(exported.SerializeToString())
     assert [value.name for value in session.get_inputs()] == ["input_ids", "attention_mask"]
