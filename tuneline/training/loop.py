@@ -25,6 +25,7 @@ from tuneline.training.cpu import fast_training
 from tuneline.training.data import Inputs, shard_batch
 from tuneline.training.devices import clip_gradients, gradient_synchronization
 from tuneline.training.interruption import Interruption, TrainingInterrupted
+from tuneline.training.losses import DividedContrast, contrastive_loss
 from tuneline.training.progress import Evaluation, TrainingStep
 from tuneline.training.state import (
     TrainingResult,
@@ -167,6 +168,11 @@ def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
     total_weight = state.loss.total_weight(loader.split.labels[batch])
     total_loss = torch.zeros((), device=accelerator.device)
 
+    # pairs: their rows may be in two micro-batches
+    contrastive = state.loss.contrastive
+    is_divided = len(micro_batches) * accelerator.num_processes > 1
+    contrast = divided_contrast(state, micro_batches, len(batch)) if contrastive and is_divided else None
+
     for index, rows in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
         state.coordinator.check_interruption()
@@ -174,9 +180,17 @@ def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
         with gradient_synchronization(accelerator, state.model, last=is_last):
             # forward: an empty micro-batch gives the logits of a stand-in row, which are cut off. A row in
             # several windows has one answer, and gradients to all of them.
-            logits = loader.answers(state.model(**loader.inputs(rows)).logits, rows)
-            losses = state.loss.per_example(logits, loader.labels(rows))
+            outputs = state.model(**loader.inputs(rows))
+            labels = loader.labels(rows)
+            losses = state.loss.per_example(loader.answers(outputs.logits, rows), labels)
             loss = losses.sum() / total_weight
+            if contrastive:
+                vectors = loader.answers(outputs.hidden_states[0], rows)
+                if contrast is None:
+                    of_pairs = contrastive_loss(vectors, labels)
+                else:
+                    of_pairs = contrast.share(vectors, rows)
+                loss = (1 - contrastive) * loss + contrastive * of_pairs
 
             # backward: the average over the processes becomes the sum again
             accelerator.backward(loss * accelerator.num_processes)
@@ -185,6 +199,25 @@ def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
     # step
     batch_loss = float(accelerator.reduce(total_loss, "sum"))
     return _optimizer_step(state, batch, batch_loss)
+
+
+def divided_contrast(state: TrainState, micro_batches: Sequence[RowNumbers], rows: int) -> DividedContrast:
+    """Return the contrastive loss of a batch of so many rows, of which this process has some micro-batches.
+
+    Their vectors are computed as the step computes them, with the same dropout.
+    """
+    loader = state.train_loader
+    vectors = []
+    with torch.no_grad():
+        for index, micro_batch in enumerate(micro_batches):
+            state.coordinator.check_interruption()
+            _seed_dropout(state, index)
+            features = state.model(**loader.inputs(micro_batch)).hidden_states[0]
+            vectors.append(loader.answers(features.float(), micro_batch))
+
+    # of all processes
+    numbers, values = _gather(state.accelerator, np.concatenate(micro_batches), torch.cat(vectors), rows)
+    return DividedContrast.of(numbers, torch.from_numpy(values).to(loader.device), loader.labels(numbers))
 
 
 def _seed_dropout(state: TrainState, micro_batch: int) -> None:

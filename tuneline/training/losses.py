@@ -1,6 +1,8 @@
-"""The loss of each example, and what else of a training depends on the kind of task."""
+"""The loss of each example and of pairs of them, and what else of a training depends on the kind of task."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from tuneline.core.params import TrainParams
 from tuneline.core.params.section import FunctionName
 from tuneline.core.params.train import ThresholdParams
 from tuneline.core.runtime.errors import ParamsError
+from tuneline.core.stage.arrays import RowNumbers
 from tuneline.judge.metrics.functions import ProjectFunction
 from tuneline.judge.metrics.predictions import Predictions
 from tuneline.judge.metrics.scores import task_metrics
@@ -20,13 +23,17 @@ from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.probabilities import SMALLEST
 from tuneline.model.tasks.task import Labels
 
+TEMPERATURE = 0.07
+"""Divisor of the cosines in the contrastive loss, that of Khosla et al."""
+
 
 @dataclass(frozen=True)
 class Loss:
     """The loss of the task, or a function of the user, per example.
 
     ``label_smoothing`` is the share of the target spread over all classes (Szegedy et al. 2016, "Rethinking
-    the Inception Architecture for Computer Vision", section 7). Class weights have the shape ``(classes,)``;
+    the Inception Architecture for Computer Vision", section 7). ``contrastive`` is the share of the loss of
+    pairs in that of a batch (``contrastive_loss``). Class weights have the shape ``(classes,)``;
     ``None`` for 1 each. A row has the weight of its own class: torch's ``weight`` weighs each part of a
     smoothed target, so sure rows would seem to be rare ones.
     """
@@ -35,6 +42,7 @@ class Loss:
     label_smoothing: float = 0.0
     class_weights: NDArray[np.float32] | None = None
     function: ProjectFunction | None = None
+    contrastive: float = 0.0
 
     def per_example(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted loss of each example, float32 of shape ``(examples,)``.
@@ -72,6 +80,64 @@ class Loss:
         if self.class_weights is None or self.task.label_shape:
             return float(len(labels))
         return float(self.class_weights[labels.astype(np.int64)].sum(dtype=np.float64))
+
+
+def contrastive_loss(vectors: Tensor, labels: Tensor) -> Tensor:
+    """Return the supervised contrastive loss: vectors of a class become more alike than those of others.
+
+    A linear model on the frozen vectors has few rows by heart, and a training that begins with it finds
+    little left to learn from them. Their pairs are many more examples. The loss is the mean of the rows of a
+    batch that share their class with another one; 0 without any. Sources: Khosla et al. 2020, "Supervised
+    Contrastive Learning", arXiv:2004.11362, equation 2; beside cross-entropy: Gunel et al. 2021, "Supervised
+    Contrastive Learning for Pre-trained Language Model Fine-tuning", arXiv:2011.01403.
+
+    Args:
+        vectors: Shape ``(rows, width)``, in float32 or half precision.
+        labels: Classes, int64 of shape ``(rows,)``.
+    """
+    directions = functional.normalize(vectors.float(), dim=1)
+    similarities = directions @ directions.T / TEMPERATURE
+    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    lowest = torch.finfo(similarities.dtype).min
+    others = similarities.masked_fill(itself, lowest).logsumexp(dim=1, keepdim=True)
+
+    is_partner = (labels[:, None] == labels) & ~itself
+    partners = is_partner.sum(dim=1)
+    losses = ((others - similarities) * is_partner).sum(dim=1) / partners.clamp(min=1)
+    return losses.sum() / (partners > 0).sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class DividedContrast:
+    """The contrastive loss of a batch that is divided into micro-batches or processes.
+
+    Rows of a pair may be in two of them, so the loss and its gradient for each vector are computed before the
+    step. Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup",
+    arXiv:2101.06983.
+
+    Attributes:
+        loss: The loss of the whole batch.
+        gradient: Its gradient for the vectors, ``(rows, width)``.
+        places: The place of each row in the gradient, by its number.
+    """
+
+    loss: Tensor
+    gradient: Tensor
+    places: Mapping[int, int]
+
+    @classmethod
+    def of(cls, rows: RowNumbers, vectors: Tensor, labels: Tensor) -> Self:
+        """Compute it of all rows of the batch."""
+        leaves = vectors.requires_grad_()
+        loss = contrastive_loss(leaves, labels)
+        (gradient,) = torch.autograd.grad(loss, leaves)
+        return cls(loss.detach(), gradient, {row: place for place, row in enumerate(rows.tolist())})
+
+    def share(self, vectors: Tensor, rows: RowNumbers) -> Tensor:
+        """Return the share of some rows, with their gradient; all shares add up to the loss."""
+        places = [self.places[row] for row in rows.tolist()]
+        directed = (vectors.float() * self.gradient[places]).sum()
+        return directed - directed.detach() + self.loss * len(rows) / len(self.places)
 
 
 def model_outputs(task: Task, logits: Tensor) -> Tensor:

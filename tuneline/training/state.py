@@ -1,7 +1,7 @@
 """Training state: set up from the parameters, resumed from a checkpoint, turned into the trained model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from torch.optim import Optimizer
 from tuneline.core.params import Params, RunParams, TrainParams
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.runtime.files import write_json
+from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.arrays import RowNumbers
 from tuneline.core.stage.records import content_key
-from tuneline.model.linear.pooled_classifier import TrainedModel
+from tuneline.model.linear.pooled_classifier import PooledClassifier, TrainedModel
 from tuneline.model.tasks.task import Logits
 from tuneline.training.checkpoints import Checkpoints, run_identity
 from tuneline.training.cpu import PADDING_MULTIPLE, uses_bf16_layers
@@ -129,11 +130,16 @@ def set_up(
 
     # objective: before the model is built, because functions of the user are tried, and may be wrong
     weights = class_weights(settings, inputs.train)
-    loss = Loss(inputs.labels, settings.label_smoothing, weights, load_loss(settings, inputs.labels))
+    function = load_loss(settings, inputs.labels)
+    loss = Loss(inputs.labels, settings.label_smoothing, weights, function, settings.contrastive)
     metric = ValidationMetric.load(settings, inputs.labels)
 
     # model and data
     model, drawn = _build_model(params, inputs)
+    if loss.contrastive and not isinstance(model, PooledClassifier):
+        if accelerator.is_main_process:
+            say("train: no contrastive loss: the checkpoint's own head is trained, and has no pooled vectors")
+        loss = replace(loss, contrastive=0.0)
     target_scale = None
     if not inputs.labels.has_classes:
         target_scale = TargetScale.apply(model, drawn, inputs.train.labels)

@@ -72,6 +72,21 @@ def test_linear_model_is_of_the_first_token_if_the_checkpoint_says_so(tmp_path, 
     assert_published_probabilities(project, "cls")
 
 
+def test_contrastive_loss_makes_vectors_of_a_class_more_alike(tmp_path, data):
+    alike = []
+    for name, share in (("without", 0.0), ("with", 0.9)):
+        model = {**tiny_task.FINE_TUNED, "config": tiny_task.WITHOUT_DROPOUT}
+        train = {"contrastive": share, "learning_rate": 1e-3, "epochs": 4}
+        folder = prepared_with(tmp_path / name, data, model, **train)
+        assert launcher.run(folder) == [0], launcher.output(folder)
+        values, labels = vectors(folder, "train")
+        directions = values / np.linalg.norm(values, axis=1, keepdims=True)
+        cosines = directions @ directions.T
+        same = labels[:, None] == labels
+        alike.append(cosines[same].mean() - cosines[~same].mean())
+    assert alike[1] > 1.5 * alike[0]
+
+
 def test_published_probabilities_are_those_of_the_pipeline_that_validation_chose(project):
     assert_published_probabilities(project, "mean")
 

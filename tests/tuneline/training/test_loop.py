@@ -1,5 +1,6 @@
 import math
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,9 +8,17 @@ import torch
 
 from tests.shards import into_shards
 from tests.tuneline.training import tiny_task
+from tuneline.core.params.loading import parse_params
 from tuneline.core.paths import CHECKPOINTS
 from tuneline.core.runtime.errors import DataError, ParamsError
 from tuneline.model.tasks import Regression
+from tuneline.training import loop
+from tuneline.training.data import read_inputs
+from tuneline.training.devices import create_accelerator
+from tuneline.training.interruption import Interruption
+from tuneline.training.loop import divided_contrast
+from tuneline.training.losses import contrastive_loss
+from tuneline.training.state import set_up
 
 
 def losses(outcome):
@@ -43,6 +52,34 @@ def test_weighted_and_smoothed_losses_do_not_depend_on_the_micro_batch(exact):
     assert losses(exact(micro_batch_size=1, **options)) == pytest.approx(
         losses(exact(micro_batch_size=8, **options)), abs=1e-5
     )
+
+
+def test_contrastive_loss_needs_pooled_vectors(project, trained, capsys):
+    tiny_task.write_checkpoint(project)
+    settings = tiny_task.settings(tiny_task.FINE_TUNED, contrastive=0.5)
+    settings["data"]["text_columns"] = ["body"]
+    outcome = trained(parse_params(settings))
+    assert outcome.state.loss.contrastive == 0
+    assert "train: no contrastive loss" in capsys.readouterr().out
+
+
+def test_pairs_of_a_divided_batch_are_compared_with_the_dropout_of_the_step(project, accelerated):
+    tiny_task.write_checkpoint(project)
+    settings = tiny_task.settings({**tiny_task.FINE_TUNED, "config": {"hidden_dropout_prob": 0.5}})
+    settings["data"]["text_columns"] = ["body"]
+    params = parse_params(settings)
+    head = {"weight": torch.zeros(3, 16), "bias": torch.zeros(3)}
+    inputs = replace(read_inputs(params.train), linear_head=head)
+    state = set_up(params, inputs, create_accelerator(params), Interruption(), micro_batch_size=4)
+
+    parts = [np.arange(4), np.arange(4, 8)]
+    contrast = divided_contrast(state, parts, rows=8)
+    vectors = []
+    for index, rows in enumerate(parts):
+        loop._seed_dropout(state, index)
+        vectors.append(state.model(**state.train_loader.inputs(rows)).hidden_states[0])
+    whole = contrastive_loss(torch.cat(vectors), state.train_loader.labels(np.arange(8)))
+    torch.testing.assert_close(contrast.loss, whole.detach())
 
 
 def test_training_learns_the_synthetic_task(project, exact):

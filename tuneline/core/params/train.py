@@ -84,7 +84,7 @@ class ModelParams(Section):
     come from the data. With a checkpoint: overrides of its configuration, such as dropout. ``null``: none."""
 
     head: Literal["frozen", "auto"] | None = None
-    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its mean-pooled vectors in
+    """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its pooled vectors in
     seconds (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed`` and
     ``metric`` then have an effect. ``null``: train the whole model. ``auto``: both, and the
     validation split decides which is published (tuneline/training/choice.py).
@@ -220,6 +220,10 @@ class TrainParams(Section):
     """Loss of each example: ``project/FILE.py:FUNCTION``. ``null``: cross-entropy or squared error."""
     label_smoothing: Fraction = 0.0
     """Fraction of the target that is spread evenly over all classes. 0: none. Not for a regression."""
+    contrastive: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the loss of pairs: the vectors of rows of one class become more alike than those of others.
+
+    The rest is the loss of each example. 0: none. For one class per row of one text, and a checkpoint."""
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
     """Weights of the classes in the loss: ``balanced``, or by class name.
 

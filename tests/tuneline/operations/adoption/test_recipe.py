@@ -79,6 +79,23 @@ def test_pairs_get_a_rate_for_a_head_that_begins_at_random(plan, opened, width, 
     assert values["train.learning_rate"] == rate
 
 
+@pytest.mark.parametrize(
+    ("columns", "task", "share"),
+    [
+        (("text",), "classification", 0.5),
+        (("first", "second"), "classification", 0.0),
+        (("text",), "regression", 0.0),
+        (("text",), "multilabel", 0.0),
+    ],
+)
+def test_classes_of_one_text_are_learned_by_their_pairs_too(plan, opened, columns, task, share):
+    plan = of_rows(plan, task=task)
+    plan = replace(plan, decision=replace(plan.decision, text_columns=columns))
+    values, reasons = fine_tuning(opened, lengths(30), plan, of_train())
+    assert values["train.contrastive"] == share
+    assert ("contrastive loss" in "\n".join(reasons)) == bool(share)
+
+
 @pytest.mark.parametrize(("tokens", "size"), [(256, 16), (512, 8), (8192, 1)])
 def test_micro_batches_of_long_texts_have_fewer_rows(plan, opened, tokens, size):
     opened = replace(opened, config={"hidden_size": 768, "num_hidden_layers": 12})

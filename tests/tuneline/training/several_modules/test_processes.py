@@ -14,7 +14,7 @@ from tests.tuneline.training.conftest import fill
 from tests.tuneline.training.test_frozen_head import prepared_with
 from tests.tuneline.training.test_launch import environment
 
-BEGINNING = {"epochs": 1, "learning_rate": 1e-4, "micro_batch_size": 2}
+BEGINNING = {"epochs": 1, "learning_rate": 1e-4, "contrastive": 0.5}
 ROWS = 57  # the last batch is one row: one of two processes has an empty micro-batch
 
 
@@ -97,8 +97,9 @@ def test_two_processes_write_one_set_of_outs(one, many, request):
 def test_two_processes_begin_with_the_linear_model_of_one(tmp_path, data, launch, env):
     model = {**tiny_task.FINE_TUNED, "config": tiny_task.WITHOUT_DROPOUT, "head": "auto"}
     curves = []
-    for processes, how in ((1, "cpu"), (2, launch)):
-        folder = prepared_with(tmp_path / str(processes), data, model, launch=how, **BEGINNING)
+    for processes, how, rows in ((1, "cpu", 8), (2, launch, 2)):
+        train = {**BEGINNING, "launch": how, "micro_batch_size": rows}
+        folder = prepared_with(tmp_path / str(processes), data, model, **train)
         assert launcher.run(folder, processes, env if processes == 2 else {}) == [0] * processes, (
             launcher.output(folder)
         )
