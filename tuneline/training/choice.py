@@ -5,6 +5,8 @@ The validation split decides, by the losses of its rows, once the confidence of 
 Where another model is clearly better by the metric that decides in the project (the paired interval of the
 difference excludes 0), that one is published: a model can have the better likelihood and never predict a rare
 class.
+Of one class per row, averages count only where fine-tuning has lost: they predict much as the linear model
+does, and have the lowest loss because they are less sure (docs/benchmarks.md, "Which head").
 A fine-tuned model that did not begin with the linear one has to be better by a standard error: of pairs, it
 seldom was better on other rows below a thousand (``docs/benchmarks.md``, "Which head").
 """
@@ -80,8 +82,11 @@ def choose_head(
         losses[share] = calibrated_losses(task, logits, split.labels)
 
     # by the losses: what began as the linear model is as safe, another model must be clearly better
-    share = min(losses, key=lambda candidate: float(losses[candidate].mean()))
+    means = {candidate: float(values.mean()) for candidate, values in losses.items()}
+    share = min(means, key=lambda candidate: means[candidate])
     has_averages = len(candidates) > 2
+    if has_averages and task.one_class and means[1.0] < means[0.0]:
+        share = 1.0
     if not has_averages:
         beside_frozen = advantage(losses[share], losses[0.0], clusters)
         beside_uninformed = advantage(losses[share], uninformed_losses(task, split.labels), clusters)

@@ -67,6 +67,19 @@ def test_slightly_better_model_is_published_only_if_it_began_with_the_linear_mod
     assert choice(frozen, logits(wrong=5), between=slightly_better).share == 0.5
 
 
+def test_average_of_classes_is_published_only_where_fine_tuning_has_lost():
+    frozen, between, tuned = (logits(wrong) for wrong in (8, 2, 4))
+    assert choice(frozen, tuned, between).share == 1
+    assert choice(frozen, logits(wrong=10), between).share == 0.5
+    numbers = Rows(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
+    candidates = {
+        share: numbers.labels[:, None] + offset * np.sin(np.arange(40))[:, None]
+        for share, offset in ((0.0, 0.5), (0.5, 0.1), (1.0, 0.3))
+    }
+    metric = ValidationMetric("pearson", greater_is_better=True)
+    assert choose_head(candidates, numbers, metric).share == 0.5
+
+
 def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_other_one_did_not_either():
     """As on CoLA with 300 rows: both are near the majority, and the fine-tuned one is worse on other rows."""
     both = choice(logits(wrong=20), logits(wrong=19))
