@@ -80,16 +80,17 @@ def test_pairs_get_a_rate_for_a_head_that_begins_at_random(plan, opened, width, 
 
 
 @pytest.mark.parametrize(
-    ("columns", "task", "share"),
+    ("columns", "task", "rows", "share"),
     [
-        (("text",), "classification", 0.5),
-        (("first", "second"), "classification", 0.0),
-        (("text",), "regression", 0.0),
-        (("text",), "multilabel", 0.0),
+        (("text",), "classification", 639, 0.5),
+        (("text",), "classification", 640, 0.0),
+        (("first", "second"), "classification", 100, 0.0),
+        (("text",), "regression", 100, 0.0),
+        (("text",), "multilabel", 100, 0.0),
     ],
 )
-def test_classes_of_one_text_are_learned_by_their_pairs_too(plan, opened, columns, task, share):
-    plan = of_rows(plan, task=task)
+def test_few_rows_of_a_class_are_learned_by_their_pairs_too(plan, opened, columns, task, rows, share):  # noqa: PLR0917
+    plan = of_rows(plan, task=task, classes=10, train=rows)
     plan = replace(plan, decision=replace(plan.decision, text_columns=columns))
     values, reasons = fine_tuning(opened, lengths(30), plan, of_train())
     assert values["train.contrastive"] == share
