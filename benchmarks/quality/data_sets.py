@@ -15,7 +15,6 @@ from typing import Self
 
 import numpy as np
 
-from benchmarks.package_tags import LABELS, parsed, tags_of
 from tuneline.model.tasks import Classification, Multilabel, Regression, Task
 from tuneline.model.tasks.task import Labels
 
@@ -34,6 +33,10 @@ SECTIONS = 12
 """Most frequent sections that are classes, where the classes are few."""
 FEWEST_OF_SECTION = 12
 """Packages of a section, where all sections are classes."""
+FACETS = ("field", "implemented-in", "interface", "use", "works-with")
+"""Parts of Debian's vocabulary whose tags say something about the description."""
+LABELS = 25
+"""The most frequent tags are the labels."""
 
 Row = tuple[tuple[str, ...], str | list[str]]
 """The texts, and the label as a file has it: a class, a number in text, or a list of names."""
@@ -183,6 +186,21 @@ def read_lists(lists: Path, pattern: str) -> Iterator[dict[str, str]]:
         yield from parsed(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def parsed(text: str) -> Iterator[dict[str, str]]:
+    """Yield the fields of each paragraph of a list of packages."""
+    for paragraph in text.split("\n\n"):
+        fields: dict[str, str] = {}
+        name = ""
+        for line in paragraph.splitlines():
+            if line.startswith((" ", "\t")):  # the value of the line before goes on
+                fields[name] += line
+            else:
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+        if fields:
+            yield fields
+
+
 def sections(lists: Path, language: str = "en", fewest: int | None = None) -> DataSet:
     """Return sections by description: the most frequent ones, or all with at least so many packages."""
     rows = [((text,), fields["Section"]) for text, fields in packages(lists, language)]
@@ -207,6 +225,16 @@ def tags(lists: Path) -> DataSet:
         if kept:
             rows.append((texts, kept))
     return divided(Multilabel(tuple(sorted(labels))), rows, ("macro_f1",))
+
+
+def tags_of(fields: dict[str, str]) -> list[str]:
+    """Return the tags of a package without their facet; none where it has no field for them."""
+    names = []
+    for tag in fields.get("Tag", "").split(","):
+        facet, _, label = tag.strip().partition("::")
+        if facet in FACETS:
+            names.append(label.replace(":", "-"))
+    return names
 
 
 def divided(task: Task, rows: Sequence[Row], metrics: tuple[str, ...]) -> DataSet:

@@ -12,7 +12,7 @@ The threshold of each label is
 
 where step and mix are the same for all labels: with a mix of 0 all labels have one threshold, with 1 each is
 predicted about as often as it occurs. They have the best decisions on rows that chose no level, each part of
-the rows with the levels of the others. ``benchmarks/thresholds.py`` compares them with other ways.
+the rows with the levels of the others. docs/benchmarks.md compares them with other ways.
 """
 
 from collections.abc import Iterator
