@@ -170,12 +170,10 @@ def test_resume_with_frozen_weights_gives_identical_outs(folder, train):
     check_resume(folder)
 
 
-@pytest.mark.parametrize(
-    "train", [{"contrastive": 0.5}, pytest.param({"lora": {"rank": 2}}, marks=pytest.mark.slow)]
-)
-def test_resume_of_a_run_that_began_with_the_linear_model_gives_identical_outs(tmp_path, data, train):
+@pytest.mark.parametrize("lora", [None, pytest.param({"rank": 2}, marks=pytest.mark.slow)])
+def test_resume_of_a_run_that_began_with_the_linear_model_gives_identical_outs(tmp_path, data, lora):
     model = {**tiny_task.FINE_TUNED, "head": "auto"}
-    folder = prepared_with(tmp_path, data, model, **SETTINGS, **train)
+    folder = prepared_with(tmp_path, data, model, **SETTINGS, contrastive=0.5, lora=lora)
     check_resume(folder)
     assert "models/classifier/head.safetensors" in launcher.outs(folder)
 
