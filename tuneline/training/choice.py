@@ -5,7 +5,7 @@ The validation split decides, by the losses of its rows, once the confidence of 
 Where another model is clearly better by the metric that decides in the project (the paired interval of the
 difference excludes 0), that one is published: a model can have the better likelihood and never predict a rare
 class.
-Of one class per row, averages count only where fine-tuning has lost: they predict much as the linear model
+After a contrastive training, averages count only where it has lost: they predict much as the linear model
 does, and have the lowest loss because they are less sure (docs/benchmarks.md, "Which head").
 A fine-tuned model that did not begin with the linear one has to be better by a standard error: of pairs, it
 seldom was better on other rows below a thousand (``docs/benchmarks.md``, "Which head").
@@ -66,6 +66,7 @@ def choose_head(
     metric: ValidationMetric,
     *,
     clusters: NDArray[Any] | None = None,
+    is_contrastive: bool = False,
 ) -> HeadChoice:
     """Compare models by their logits for the validation split.
 
@@ -75,6 +76,7 @@ def choose_head(
         split: The validation split.
         metric: The validation metric.
         clusters: Cluster of each row; ``None``: each row is on its own.
+        is_contrastive: True if the model was fine-tuned with ``train.contrastive``.
     """
     task = split.task
     losses = {}
@@ -85,7 +87,7 @@ def choose_head(
     means = {candidate: float(values.mean()) for candidate, values in losses.items()}
     share = min(means, key=lambda candidate: means[candidate])
     has_averages = len(candidates) > 2
-    if has_averages and task.one_class and means[1.0] < means[0.0]:
+    if has_averages and is_contrastive and means[1.0] < means[0.0]:
         share = 1.0
     if not has_averages:
         beside_frozen = advantage(losses[share], losses[0.0], clusters)

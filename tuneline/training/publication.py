@@ -37,7 +37,9 @@ def choose_published(
     candidates = {0.0: start.logits, 1.0: tuned.logits}
     if isinstance(start.model, PooledClassifier) and isinstance(tuned.model, PooledClassifier):
         candidates |= averaged_logits(start.model, tuned, inputs)
-    choice = choose_head(candidates, split, metric, clusters=clusters_of_split("validation", len(split)))
+    clusters = clusters_of_split("validation", len(split))
+    is_contrastive = tuned.state.loss.contrastive > 0
+    choice = choose_head(candidates, split, metric, clusters=clusters, is_contrastive=is_contrastive)
     say(f"train: {choice.sentence}")
 
     if choice.share == 0:

@@ -42,12 +42,12 @@ def logits(wrong, confidence=2.0):
     ).astype(np.float32)
 
 
-def choice(frozen, tuned, between=None):
+def choice(frozen, tuned, between=None, **options):
     """Choose by the validation split; ``between`` are the logits of an average."""
     candidates = {0.0: frozen, 1.0: tuned}
     if between is not None:
         candidates[0.5] = between
-    return choose_head(candidates, SPLIT, METRIC)
+    return choose_head(candidates, SPLIT, METRIC, **options)
 
 
 @pytest.mark.parametrize("between", [None, logits(wrong=10)])
@@ -67,17 +67,11 @@ def test_slightly_better_model_is_published_only_if_it_began_with_the_linear_mod
     assert choice(frozen, logits(wrong=5), between=slightly_better).share == 0.5
 
 
-def test_average_of_classes_is_published_only_where_fine_tuning_has_lost():
-    frozen, between, tuned = (logits(wrong) for wrong in (8, 2, 4))
-    assert choice(frozen, tuned, between).share == 1
-    assert choice(frozen, logits(wrong=10), between).share == 0.5
-    numbers = Rows(labels=np.linspace(0, 5, 40).astype(np.float32), task=Regression())
-    candidates = {
-        share: numbers.labels[:, None] + offset * np.sin(np.arange(40))[:, None]
-        for share, offset in ((0.0, 0.5), (0.5, 0.1), (1.0, 0.3))
-    }
-    metric = ValidationMetric("pearson", greater_is_better=True)
-    assert choose_head(candidates, numbers, metric).share == 0.5
+@pytest.mark.parametrize(("is_contrastive", "share"), [(True, 1), (False, 0.5)])
+def test_average_after_a_contrastive_training_is_published_only_where_it_has_lost(is_contrastive, share):
+    frozen, between, tuned, lost = (logits(wrong) for wrong in (8, 2, 4, 10))
+    assert choice(frozen, tuned, between, is_contrastive=is_contrastive).share == share
+    assert choice(frozen, lost, between, is_contrastive=is_contrastive).share == 0.5
 
 
 def test_fine_tuned_model_that_learned_nothing_is_not_published_even_if_the_other_one_did_not_either():
