@@ -104,6 +104,7 @@ def frozen(sample: Sample, checkpoint: Path) -> Model:
     from tuneline.model.tokens.architectures import pooling_of
 
     encoder = AutoModel.from_pretrained(checkpoint).eval()
+    pooling = pooling_of(checkpoint)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     options = {"truncation": True, "max_length": MAX_LENGTH, "padding": True, "return_tensors": "pt"}
 
@@ -112,7 +113,7 @@ def frozen(sample: Sample, checkpoint: Path) -> Model:
         for start in range(0, len(texts), BATCH):
             with torch.inference_mode():
                 tokens = tokenizer(texts[start : start + BATCH], **options)
-                parts.append(pooled(encoder, pooling_of(checkpoint), **tokens).numpy())
+                parts.append(pooled(encoder, pooling, **tokens).numpy())
         return np.concatenate(parts)
 
     def features(split: Split) -> NDArray[np.float32]:

@@ -169,28 +169,16 @@ def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
     total_loss = torch.zeros((), device=accelerator.device)
 
     # pairs: their rows may be in two micro-batches
-    contrastive = state.loss.contrastive
-    is_divided = len(micro_batches) * accelerator.num_processes > 1
-    contrast = divided_contrast(state, micro_batches, len(batch)) if contrastive and is_divided else None
+    contrast = None
+    if state.loss.contrastive and len(micro_batches) * accelerator.num_processes > 1:
+        contrast = divided_contrast(state, micro_batches, len(batch))
 
     for index, rows in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
         state.coordinator.check_interruption()
         _seed_dropout(state, index)
         with gradient_synchronization(accelerator, state.model, last=is_last):
-            # forward: an empty micro-batch gives the logits of a stand-in row, which are cut off. A row in
-            # several windows has one answer, and gradients to all of them.
-            outputs = state.model(**loader.inputs(rows))
-            labels = loader.labels(rows)
-            losses = state.loss.per_example(loader.answers(outputs.logits, rows), labels)
-            loss = losses.sum() / total_weight
-            if contrastive:
-                vectors = loader.answers(outputs.hidden_states[0], rows)
-                if contrast is None:
-                    of_pairs = contrastive_loss(vectors, labels)
-                else:
-                    of_pairs = contrast.share(vectors, rows)
-                loss = (1 - contrastive) * loss + contrastive * of_pairs
+            loss = _micro_batch_loss(state, rows, total_weight, contrast)
 
             # backward: the average over the processes becomes the sum again
             accelerator.backward(loss * accelerator.num_processes)
@@ -199,6 +187,33 @@ def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
     # step
     batch_loss = float(accelerator.reduce(total_loss, "sum"))
     return _optimizer_step(state, batch, batch_loss)
+
+
+def _micro_batch_loss(
+    state: TrainState, rows: RowNumbers, total_weight: float, contrast: DividedContrast | None
+) -> torch.Tensor:
+    """Return the share of a micro-batch in the loss of its batch, whose examples have a total weight.
+
+    ``contrast`` has the loss of pairs if the batch has other micro-batches.
+    """
+    # An empty micro-batch gives the outputs of a stand-in row, which are cut off. A row in several windows
+    # has one answer, and gradients to all of them.
+    loader = state.train_loader
+    outputs = state.model(**loader.inputs(rows))
+    labels = loader.labels(rows)
+    logits = loader.answers(outputs.logits, rows)
+    loss = state.loss.per_example(logits, labels).sum() / total_weight
+    share = state.loss.contrastive
+    if not share:
+        return loss
+
+    # pairs
+    vectors = loader.answers(outputs.hidden_states[0], rows)
+    if contrast is None:
+        loss_of_pairs = contrastive_loss(vectors, labels)
+    else:
+        loss_of_pairs = contrast.share(vectors, rows)
+    return (1 - share) * loss + share * loss_of_pairs
 
 
 def divided_contrast(state: TrainState, micro_batches: Sequence[RowNumbers], rows: int) -> DividedContrast:

@@ -127,8 +127,8 @@ class DividedContrast:
 
     @classmethod
     def of(cls, rows: RowNumbers, vectors: Tensor, labels: Tensor) -> Self:
-        """Compute it of all rows of the batch."""
-        leaves = vectors.requires_grad_()
+        """Compute loss and gradient of the vectors of all rows of the batch, ``(rows, width)``."""
+        leaves = vectors.detach().requires_grad_()
         loss = contrastive_loss(leaves, labels)
         (gradient,) = torch.autograd.grad(loss, leaves)
         return cls(loss.detach(), gradient, {row: place for place, row in enumerate(rows.tolist())})

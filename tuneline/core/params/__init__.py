@@ -104,8 +104,8 @@ class Params(Section):
         if task == "regression" and (self.train.class_weights or self.train.label_smoothing):
             key = "class_weights" if self.train.class_weights else "label_smoothing"
             raise ValueError(f"train.{key}: data.task is regression, which has no classes; remove it")
-        is_of_one_text = task == "classification" and len(self.data.text_columns) == 1
-        if self.train.contrastive and not (is_of_one_text and self.model.checkpoint):
+        has_classes_of_one_text = task == "classification" and len(self.data.text_columns) == 1
+        if self.train.contrastive and not (has_classes_of_one_text and self.model.checkpoint):
             raise ValueError(
                 "train.contrastive: it is for one class per row of one text, and a model.checkpoint; set it"
                 " to 0.0"

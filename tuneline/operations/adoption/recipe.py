@@ -138,8 +138,8 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
         rate = min(rate, RATE_OF_PAIRS)
     keep, smoothing, kept = _kept_weights(plan, params)
     contrastive = 0.0
-    is_of_one_text = len(plan.decision.text_columns) == 1 and TASKS[plan.decision.task].one_class
-    if is_of_one_text and rows < FEW_OF_A_CLASS * len(plan.rows.classes):
+    has_classes_of_one_text = len(plan.decision.text_columns) == 1 and TASKS[plan.decision.task].one_class
+    if has_classes_of_one_text and rows < FEW_OF_A_CLASS * len(plan.rows.classes):
         contrastive = CONTRASTIVE
 
     long_texts, long_reasons = plan_long_texts(lengths.rows, max_length, plan, params)
