@@ -66,11 +66,13 @@ class Pretrained:
         return self.read_json(CONFIG)
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Return the contents of a JSON file."""
+        """Return the contents of a file with a JSON object; raise a ParamsError if it is something else."""
         try:
-            values: dict[str, Any] = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
+            values: Any = json.loads((self.fetch([name]) / name).read_text(encoding="utf-8"))
         except ValueError as error:
             raise self.damaged(name, f"it is not valid JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise self.damaged(name, "it is not a JSON object")
         return values
 
     def license(self) -> str | None:

@@ -34,6 +34,16 @@ def test_find_resolves_a_branch_and_lists_sizes(hub, revision):
     assert not [request for request in hub.requests if "/resolve/" in request], "nothing is downloaded yet"
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"[1]", "not a JSON object"), (b"{", "not valid JSON"), (b"\xff", "not valid JSON")],
+)
+def test_json_file_that_is_no_object_is_damaged(hub, content, problem):
+    hub.add("models", "someone/broken", {**checkpoint_files(), "config.json": content})
+    with pytest.raises(StageError, match=f"config.json of someone/broken at .* it is {problem}"):
+        find_pretrained("someone/broken").config()
+
+
 @pytest.mark.parametrize("shard", ["10KB"])
 @pytest.mark.parametrize("place", ["hub", "folder"])
 def test_parameters_are_counted_without_a_download_of_the_weights(hub, tmp_path, shard, place):
