@@ -91,6 +91,7 @@ def sampled(folder: Path, rows: int) -> dict[str, Any]:
         "train.epochs": 8,
         "train.max_steps": None,
         "train.learning_rate": 2.0e-3,
+        "train.contrastive": 0.0,
         "train.lora": None,
         "train.mixed_precision": None,
         "run.engine": "local",

@@ -2,8 +2,9 @@ import pytest
 
 from tests.project import Project
 from tuneline.core.params.evaluate import ERROR_CHECKS, WARNING_CHECKS
+from tuneline.core.params.params_file import changed, write
 from tuneline.core.runtime.errors import StageError
-from tuneline.testing import CHECKS_OF_MANY_ROWS, SampledRun
+from tuneline.testing import CHECKS_OF_MANY_ROWS, SampledRun, sampled
 
 
 @pytest.fixture
@@ -50,6 +51,19 @@ def test_base_weights_are_not_needed(product, tmp_path):
     (weights / "config.json").write_text("{}")
     product.run("dvc", "add", "models/source/encoder")
     assert SampledRun.of(product.folder, tmp_path / "run", "base").stages == ("base",)
+
+
+def test_parameters_that_need_base_weights_do_not_remain(product, tmp_path):
+    fine_tuning = {
+        "model.checkpoint": "someone/encoder",
+        "model.config": {},
+        "model.head": "auto",
+        "data.text_columns": ["body"],
+        "train.contrastive": 0.5,
+    }
+    path = product.folder / "params.yaml"
+    write(path, changed(path, fine_tuning))
+    assert changed(path, sampled(product.folder, 300))
 
 
 def test_checks_of_many_rows_are_checks():
