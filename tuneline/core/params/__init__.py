@@ -79,11 +79,10 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.train.keep == "best" and self.evaluate.split == "validation":
+        if self.evaluate.split == "validation" and (chooses := self._chooses_on_validation()):
             raise ValueError(
-                "train.keep: 'best' chooses on the validation split, and evaluate.split reports on it; keep"
-                " the last, or report on test and take validation from train (data.split: {validation: 0.1,"
-                " test: 0})"
+                f"{chooses} chooses on the validation split, and evaluate.split reports on it; report on"
+                " test, and take validation from train (data.split: {validation: 0.1, test: 0})"
             )
 
         answers_by_maximum = self.tokenize.long_text == "windows" and self.tokenize.windows.answer == "max"
@@ -97,6 +96,16 @@ class Params(Section):
         _ = self.functions  # their names are checked
         self._check_labels()
         return self
+
+    def _chooses_on_validation(self) -> str | None:
+        """Return the parameter that lets the validation split choose something of the model, if one does."""
+        if self.train.keep == "best":
+            return "train.keep: 'best'"
+        if self.model.head is not None:
+            return f"model.head: {self.model.head!r}"
+        if self.data.task == "multilabel" and self.train.thresholds.choose != "half":
+            return f"train.thresholds.choose: {self.train.thresholds.choose!r}"
+        return None
 
     def _check_labels(self) -> None:
         """Check what only fits some kinds of labels, and the classes that are named here."""
