@@ -175,8 +175,18 @@ def imports(path: Path) -> tuple[str, ...]:
     """Return the names that a file imports: ``a.b`` for ``from a import b``.
 
     What is imported for types alone is left out: it is not read when the program runs.
+
+    Raises:
+        StageError: An import is relative.
     """
-    return tuple(_imported_names(_tree(path)))
+    tree = _tree(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            raise StageError(
+                f"{path}:{node.lineno} is a relative import, so the code of its stage is not known.",
+                "Write it with the whole name: from stages.NAME import ...",
+            )
+    return tuple(_imported_names(tree))
 
 
 def _imported_names(node: ast.AST) -> Iterator[str]:

@@ -87,6 +87,12 @@ def test_engine_hash_has_the_code_that_a_module_beside_the_page_imports(project)
     assert hash_of("rows") != hash_of("nothing")
 
 
+def test_relative_import_is_refused_where_it_is(project):
+    (project / "stages/score.py").write_text("\nfrom . import words\n")
+    with pytest.raises(StageError, match=r"stages/score\.py:2 is a relative import"):
+        engine_hash("score", project, project / "engine")
+
+
 def test_code_hash_changes_with_page_and_functions_that_dvc_yaml_lists(project):
     hashes = {code_hash("score")}
     (project / "project/losses.py").write_text("a = 2\n")
