@@ -3,7 +3,8 @@
 A file or folder is written beside its target and renamed: no reader sees a part of it.
 
 It has reached the disk before it is renamed, and the rename has when the block ends: a power cut leaves the
-old one or the new one.
+old one or the new one. A folder takes two renames: a process that is killed between them leaves none, and the
+next writer puts the old one back.
 
 Each writer has a file or folder of its own, ``.NAME.TOKEN.partial``, and holds a lock on it (flock), which
 the system releases when the process ends, in whichever container it runs. What has no lock was left by a
@@ -104,13 +105,17 @@ def publish_directory(folder: Path, target: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what killed processes have left beside ``target``."""
-    for path in target.parent.glob(f"{glob.escape(_hidden(target))}.*"):
+    """Remove what killed processes have left beside ``target``; put a former folder back that is missing."""
+    token = "[0-9a-f]" * 8
+    for path in target.parent.glob(f"{glob.escape(_hidden(target))}.{token}.*"):
         if path.suffix not in {".partial", ".former"}:
             continue
         # An error: the writer is alive and holds the lock, or it belongs to another user.
         with suppress(OSError, BusyError), locked(path, wait=0, create=False):
-            _remove(path)
+            if path.suffix == ".former" and not target.exists():
+                path.rename(target)
+            else:
+                _remove(path)
 
 
 @contextmanager

@@ -110,6 +110,21 @@ def test_file_is_the_old_or_the_new_one_wherever_the_writer_is_killed(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.promise("killed-writer")
+def test_former_folder_is_put_back_wherever_the_writer_is_killed(tmp_path):
+    target = tmp_path / "out"
+    (tmp_path / ".out.other.0123abcd.former").mkdir()  # of another folder, out.other
+    write_directory(target, "old")
+    seen = []
+    for _ in kills(lambda: write_directory(target, "new"), is_rename):
+        with pytest.raises(Broken), replace_directory(target):
+            raise Broken
+        seen.append((target / "inner/text").read_text())
+    assert seen == ["old", "old"]
+    assert (target / "inner/text").read_text() == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.other.0123abcd.former"}
+
+
 @pytest.mark.parametrize("write", [write_file, write_directory])
 @pytest.mark.promise("killed-writer")
 def test_everything_has_reached_the_disk_before_the_rename_and_the_rename_afterwards(
