@@ -5,8 +5,8 @@ Reads ``data/raw``, ``reports/download/groups``, ``data/tokenized`` and, if it e
 splits and checks them with Great Expectations. Writes ``reports/checks/`` (``index.html`` for people,
 ``checks.json`` for machines, ``profile.json`` for the next promotion, ``rows/`` with all violating rows,
 ``clusters/`` with the rows that are not independent) and ``metrics/validate.json``. If a check of severity
-``error`` fails, the stage ends with exit code 1 after the report is written, and does
-not write ``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
+``error`` fails, the stage ends with exit code 78 after the report is written, and does not write
+``reports/checks/passed``, which training depends on. docs/data-checks.md explains every check.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The stage as DVC runs it: files in, report out, exit code 1 when the data must not be trained on."""
+"""The stage as DVC runs it: files in, report out, exit code 78 when the data must not be trained on."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""Sections ``model``, ``train`` and ``run``: which model is trained, how, and how a training is saved.
-
-And the form of the names of pretrained models, which the section ``tokenize`` checks, too.
-"""
+"""Sections ``model``, ``train`` and ``run``: which model is trained, how, and how a training is saved."""
 
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self

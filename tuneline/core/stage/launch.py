@@ -77,14 +77,13 @@ class DeviceChoice:
         why_cpu: Reason for the CPU.
     """
 
-    device: Literal["cpu", "cuda", "mps"]
+    device: Literal["cpu", "cuda"]
     processes: int
     precision: MixedPrecision
     why_cpu: str | None = None
 
     def __str__(self) -> str:
-        names = {"cpu": "the CPU", "mps": "Apple's GPU (MPS)", "cuda": f"{self.processes} GPU"}
-        device = names[self.device]
+        device = "the CPU" if self.device == "cpu" else f"{self.processes} GPU"
         if self.processes > 1:
             device += "s (DDP)"
         precision = "float32" if self.precision == "no" else self.precision
@@ -134,8 +133,6 @@ def find_devices() -> DeviceChoice:
         if torch.cuda.is_bf16_supported(including_emulation=False):
             precision = "bf16"
         return DeviceChoice("cuda", torch.cuda.device_count(), precision)
-    if torch.backends.mps.is_available():
-        return DeviceChoice("mps", 1, "no")
     return _cpu("torch finds no GPU")
 
 

@@ -5,7 +5,6 @@ The module imports no library.
 
 import importlib.metadata
 import os
-import sys
 from pathlib import Path
 
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
@@ -57,8 +56,6 @@ def physical_cores() -> int:
 
     Two hardware threads of a core compute no faster than one.
     """
-    if not hasattr(os, "sched_getaffinity"):  # macOS: its processors have one thread per core
-        return os.cpu_count() or 1
     # Hardware threads of one core have the same list of siblings, so each core counts once.
     cores = set()
     for number in os.sched_getaffinity(0):
@@ -81,8 +78,6 @@ def why_no_accelerator() -> str | None:
 
     Importing torch takes seconds, so this asks for the files without which no driver works.
     """
-    if sys.platform == "darwin":
-        return None
     torch = importlib.metadata.version("torch")
     build = torch.partition("+")[2]
     if build == "cpu":

@@ -10,7 +10,6 @@ MACHINES = {
     "one Ampere": (DeviceChoice("cuda", 1, "bf16"), DeviceChoice("cuda", 1, "bf16")),
     "one Turing": (DeviceChoice("cuda", 1, "fp16"), DeviceChoice("cuda", 1, "fp16")),
     "four Hopper": (DeviceChoice("cuda", 4, "bf16"), DeviceChoice("cuda", 4, "bf16")),
-    "Apple": (DeviceChoice("mps", 1, "no"), DeviceChoice("mps", 1, "no")),
 }
 
 
