@@ -1,13 +1,12 @@
 """What this project knows about DVC: ``dvc.lock``, the layout of the cache, and settings.
 
-This module imports DVC, for its settings (``dvc_config``) and its imports; everything else is done by its
-commands (``programs.py``). ``python -m tuneline.core.repository.dvc`` gives this checkout a site cache of its
+This module imports DVC for its settings (``dvc_config``); everything else is done by its commands
+(``programs.py``). ``python -m tuneline.core.repository.dvc`` gives this checkout a site cache of its
 own.
 """
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -77,10 +76,13 @@ class Lock:
         return None
 
     def params(self) -> dict[str, Any]:
-        """Return the parameters of all stages by dotted key, also where a stage lists a whole section."""
+        """Return the parameters of all stages by dotted key, also where a stage lists a whole section.
+
+        Where stages ran with different values, the one of ``evaluate`` counts: the metrics are its own.
+        """
         listed = []
-        for stage in self.stages.values():
-            listed += stage.get("params", {}).values()
+        for name in sorted(self.stages, key=lambda name: name == "evaluate"):
+            listed += self.stages[name].get("params", {}).values()
         return by_key(listed)
 
     def outs(self) -> dict[str, str]:
@@ -188,26 +190,6 @@ def dvc_config(root: Path) -> dict[str, Any]:
     from dvc.config import Config  # takes a fifth of a second to import
 
     return dict(Config(dvc_dir=str(root / ".dvc")))
-
-
-def changed_imports(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the ``.dvc`` file of each import that is not as it was where it came from, and what is so.
-
-    They are frozen, so ``dvc status`` shows none of them.
-    """
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
-    with Repo(str(root)) as repo:
-        for stage in repo.index.stages:
-            if not stage.is_import:
-                continue
-            try:
-                states = [state for dep in stage.deps for state in dep.status().values()]
-            except (DvcException, OSError) as error:
-                states = [f"not reachable: {error}"]
-            if states:
-                yield os.path.relpath(stage.path, root), ", ".join(states)
 
 
 def default_remote(root: Path) -> str | None:

@@ -21,7 +21,6 @@ from tuneline.core.repository.dvc import Lock, by_key, cached_files, is_intact, 
 from tuneline.core.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.core.runtime.terminal import first_of, redacted, visible
-from tuneline.core.stage.provenance import StageProvenance, provenance_file
 
 EVALUATED = "metrics/evaluate.json"
 CLASSIFIER_PATH = "models/classifier"
@@ -102,6 +101,7 @@ def run_git(
             input=text,
             capture_output=True,
             text=True,
+            errors="surrogateescape",  # a file name may have any bytes
             check=False,
             timeout=timeout,
         )
@@ -113,7 +113,7 @@ def run_git(
         refuse_foreign(done.stderr)
         printed = (done.stderr or done.stdout).strip().splitlines()[-MOST_SHOWN:]
         raise GitError(visible(f"git {_shown(arguments)}: " + "\n".join(printed)))
-    return done.stdout.strip()
+    return done.stdout.strip(" \n")
 
 
 def _shown(arguments: Sequence[str]) -> str:
@@ -182,8 +182,9 @@ class Commit:
 
 def commits(root: Path, *arguments: str) -> list[Commit]:
     """Return the commits that ``git log`` lists for the given arguments, newest first."""
-    lines = git(root, "log", f"--format={_FIELDS}", *arguments).splitlines()
-    return [Commit(*line.split("\x1f", 3)) for line in lines]
+    # not splitlines: a subject may have a separator that Unicode takes for the end of a line
+    lines = git(root, "log", f"--format={_FIELDS}", *arguments).split("\n")
+    return [Commit(*line.split("\x1f", 3)) for line in lines if line]
 
 
 def lock_at(root: Path, revision: str) -> Lock:
@@ -274,16 +275,6 @@ def outdated(root: Path, lock: Lock) -> str | None:
     if scored and scored != lock.out(CLASSIFIER_PATH):
         return "The metrics are of the model before this one, which is not evaluated yet. Run `dvc repro`."
 
-    for stage in lock.stages:
-        rewritten = rewritten_params(root, lock, stage)
-        if rewritten:
-            names = first_of(rewritten, MOST_KEYS)
-            return (
-                f"Stage {stage} ran with other parameters than dvc.lock says ({names}), because"
-                f" `dvc repro --force` rewrites what a frozen stage ran with. Run `dvc unfreeze {stage}`,"
-                f" then `dvc repro --force {stage}`."
-            )
-
     changed = changed_params(root, lock)
     if changed:
         names = first_of(changed, MOST_KEYS)
@@ -291,20 +282,6 @@ def outdated(root: Path, lock: Lock) -> str | None:
             f"This is the result of other parameters than those in {PARAMS} now ({names}). Run `dvc repro`."
         )
     return None
-
-
-def rewritten_params(root: Path, lock: Lock, stage: str) -> list[str]:
-    """Return the keys whose values in ``dvc.lock`` are not those that a stage wrote down when it ran.
-
-    None if there is no record of this run.
-    """
-    path = provenance_file(stage)
-    provenance = StageProvenance.read_if_valid(root / path)
-    if provenance is None or md5_of(root / path) != lock.out(path.as_posix()):
-        return []
-    used = by_key([provenance.parameters])
-    locked = by_key(lock.stages[stage].get("params", {}).values())
-    return [key for key, value in locked.items() if key in used and used[key] != value]
 
 
 def changed_params(root: Path, lock: Lock) -> list[str]:
@@ -329,7 +306,12 @@ def other_params(params: Mapping[str, Any], lock: Lock) -> list[str]:
         section = params.get(name) or {}
         for key, value in section.items():
             now[f"{name}.{key}"] = value
-    return [key for key, value in lock.params().items() if key in now and now[key] != value]
+    changed = []
+    for stage in lock.stages.values():
+        for key, value in by_key(stage.get("params", {}).values()).items():
+            if key in now and now[key] != value and key not in changed:
+                changed.append(key)
+    return changed
 
 
 def unversioned(root: Path) -> list[Path]:

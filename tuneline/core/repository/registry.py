@@ -108,7 +108,8 @@ class RegistryTags:
         ``printed`` is what ``git for-each-ref refs/tags`` prints with ``TAG_FORMAT``.
         """
         by_artifact: dict[str, list[RegistryTag]] = {}
-        for line in printed.splitlines():
+        # not splitlines: a message may have a separator that Unicode takes for the end of a line
+        for line in filter(None, printed.split("\n")):
             tag_object, commit, date, rest = line.split(" ", 3)
             name, _, message = rest.partition(" ")
             tag = RegistryTag.parse(name, tag_object, commit, int(date or 0), message)

@@ -16,7 +16,7 @@ from prefect.client.schemas import State
 from prefect.states import Completed
 
 from tuneline.core.params.loading import read_yaml
-from tuneline.core.repository.dvc import changed_imports, is_weights, read_lock
+from tuneline.core.repository.dvc import is_weights, read_lock
 from tuneline.core.repository.programs import ProgramError, Programs
 from tuneline.core.runtime.errors import PERMANENT
 from tuneline.core.settings import StagePolicy
@@ -95,17 +95,9 @@ class Pipeline:
     def restore(self, sources: Sequence[str]) -> None:
         """Restore what the cache has for this commit; fetch missing sources from the DVC remote.
 
-        Imports that have changed where they came from are named.
-
         Raises:
             ProgramError: The remote lacks a source, has a damaged copy, or cannot be reached.
         """
-        for source, state in changed_imports(self.programs.cwd):
-            self.on_line(
-                f"{source}: what it was imported from is {state}. This run has the version in git:"
-                f" `dvc update {source}` fetches the new one."
-            )
-
         # A file that the cache lacks is not an error yet: a stage makes it, or the remote has it.
         self.dvc("checkout", "--quiet", "--allow-missing", what="Restoring what the cache has")
         missing = [source for source in sources if not self._has_outs(source)]

@@ -1,25 +1,27 @@
 import json
+import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.project import GIT_IDENTITY, Project
 from tests.tuneline.saved_experiments import ExperimentRepository
-from tuneline.core.repository.dvc import Lock, md5_of, read_lock
+from tuneline.core.repository.dvc import Lock, read_lock
 from tuneline.core.repository.git import (
     CLASSIFIER_PATH,
     ForeignRepositoryError,
     commit_of,
+    commits,
     git,
-    outdated,
+    other_params,
     registered,
     require_own_repository,
     run_git,
     unversioned,
 )
 from tuneline.core.runtime.errors import StageError
-from tuneline.core.stage.provenance import provenance_file
 
 
 def test_repository_of_another_user_is_refused_with_gits_command_to_trust_it(tmp_path, monkeypatch):
@@ -117,17 +119,20 @@ def test_unversioned_data_is_found(tmp_path):
     assert unversioned(repository) == []
 
 
-def test_lock_that_was_rewritten_without_a_run_is_named(tmp_path):
-    record = tmp_path / provenance_file("train")
-    record.parent.mkdir(parents=True)
-    trained = {"parameters": {"seed": 42, "train": {"epochs": 5, "seed": None}}, "code": "", "libraries": {}}
-    record.write_text(json.dumps(trained))
-    out = {"path": provenance_file("train").as_posix(), "md5": md5_of(record)}
-    messages = []
-    for epochs in (5, 6):
-        params = {"params.yaml": {"seed": 42, "train": {"epochs": epochs, "seed": None}}}
-        lock = Lock(json.dumps({"stages": {"train": {"params": params, "outs": [out]}}}))
-        messages.append(outdated(tmp_path, lock))
-    assert messages[0] is None
-    assert "train.epochs" in messages[1]
-    assert "dvc repro --force train" in messages[1]
+def test_commit_and_file_of_any_name_are_read(project):
+    (project.root / "data/source").mkdir(parents=True, exist_ok=True)
+    name = os.fsdecode(b"caf\xe9.csv")
+    (project.root / "data/source" / name).write_text("a\n")
+    assert unversioned(project.root) == [Path("data/source") / name]
+    for subject in ("", "one\u2028line"):
+        project.git("commit", "--quiet", "--allow-empty", "--allow-empty-message", f"--message={subject}")
+        assert commits(project.root, "--max-count=1")[0].subject == subject
+
+
+def test_parameters_of_a_part_of_the_stages_are_those_of_the_metrics(tmp_path):
+    stages = {}
+    for name, split, seed in (("evaluate", "test", 42), ("baseline", "validation", 7)):
+        stages[name] = {"params": {"params.yaml": {"seed": seed, "evaluate.split": split}}}
+    lock = Lock(json.dumps({"stages": stages}))
+    assert lock.params()["evaluate.split"] == "test"
+    assert other_params({"seed": 7, "evaluate": {"split": "validation"}}, lock) == ["seed", "evaluate.split"]

@@ -83,6 +83,12 @@ def test_dates_of_tags_decide_nothing(repository):
     assert len(read(repository).succession("production")) == 2
 
 
+def test_message_with_a_separator_of_unicode_is_one_line(repository):
+    repository("a@v0.1.0")
+    repository.git("tag", "--annotate", "notes", "a", "--message=one\u2028two")
+    assert [tag.name for tag in read(repository).tags] == ["onnx@v0.1.0"]
+
+
 def test_other_tags_are_no_part_of_the_registry(repository):
     repository("a@v0.1.0")
     for name in ("v1.0", "onnx", "onnx@latest", "release@main", "onnx@deprecated"):

@@ -86,20 +86,6 @@ def test_restore_takes_sources_from_the_cache_else_from_the_remote(pipeline, toy
     assert (toy.root / "source.csv").read_text() == "a,b\n"
 
 
-def test_restore_names_imports_that_have_changed_where_they_came_from(pipeline, toy, seen, tmp_path):
-    upstream = tmp_path / "upstream.csv"
-    upstream.write_text("text\n")
-    sh("dvc", "import-url", "--quiet", str(upstream), "import.csv", cwd=toy.root)
-    pipeline.restore(["import.csv.dvc"])
-    assert not any("import.csv.dvc" in line for line in seen)
-    upstream.write_text("text\nmore\n")
-    pipeline.restore(["import.csv.dvc"])
-    assert any("is modified" in line and "dvc update import.csv.dvc" in line for line in seen)
-    upstream.unlink()
-    pipeline.restore(["import.csv.dvc"])
-    assert any("is deleted" in line for line in seen)
-
-
 @pytest.fixture
 def stage(toy, pipeline):
     """Return a function that gives the first stage another command, and runs its task as the flow does."""
