@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,32 @@ def test_pooling_of_a_checkpoint_of_sentence_transformers_is_copied(project, hub
     assert contents(project / "models/base")["model/1_Pooling/config.json"] == pooling
     recorded = record(project)["checkpoint"]["sha256"]["1_Pooling/config.json"]
     assert recorded == hashlib.sha256(pooling).hexdigest()
+
+
+OFFLINE = {
+    "a model of transformers": {},
+    "pooling of the first token": {
+        "modules.json": b"[]",
+        "1_Pooling/config.json": b'{"pooling_mode_cls_token": true}',
+    },
+    "files that are not needed": {
+        "model.fp16.safetensors": b"",
+        "model.safetensors.index.json": b"{}",
+        "onnx/model.onnx": b"",
+    },
+}
+
+
+@pytest.mark.parametrize("case", OFFLINE)
+def test_commit_that_was_fetched_gives_the_same_files_without_a_network(project, hub, monkeypatch, case):
+    commit = hub.add("models", "someone/fetched", {**checkpoint_files(), **OFFLINE[case]})
+    use_checkpoint(project, "someone/fetched", commit)
+    base.main()
+    online = contents(project / "models/base")
+    shutil.rmtree(project / "models/base")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    base.main()
+    assert contents(project / "models/base") == online
 
 
 def test_sharded_checkpoint_is_copied_with_its_index(project, hub):

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from tuneline.core.runtime.errors import ParamsError, StageError
 
 _OFFLINE = (
-    "Without network, set the revision to a commit that was fetched before, or copy the model to"
-    " models/source/ and name that folder; `dvc pull base` gets what another machine has fetched."
+    "Without network, set the revision to a commit that was fetched before, by this pipeline or `hf download"
+    " NAME --revision COMMIT`, or copy the model to models/source/ and name that folder; `dvc pull base` gets"
+    " what another machine has fetched."
 )
 
 

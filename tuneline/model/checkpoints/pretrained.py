@@ -28,9 +28,8 @@ COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
 class Pretrained:
     """A pretrained model whose files can be fetched.
 
-    ``files`` are the sizes in bytes by name, without files in subfolders, which no model of transformers
-    needs (``pooling_files`` looks for one); ``sha256`` has the large ones, as the hub lists them. ``key`` is
-    the parameter or option that names the model, for messages.
+    ``files`` are the sizes in bytes by path in the repository or folder; ``sha256`` has the large ones, as
+    the hub lists them. ``key`` is the parameter or option that names the model, for messages.
     """
 
     name: str
@@ -144,7 +143,7 @@ class Pretrained:
 
     def pooling_files(self) -> list[str]:
         """Return the name of the file with the pooling of a checkpoint of sentence-transformers, if any."""
-        if MODULES not in self.files or not (self.fetch([POOLING]) / POOLING).is_file():
+        if not {MODULES, POOLING}.issubset(self.files):
             return []
         self.read_json(POOLING)  # a damaged one is refused
         return [POOLING]
@@ -201,32 +200,32 @@ def _find_folder(name: str, key: str) -> Pretrained:
 
 
 def _file_sizes(folder: Path) -> dict[str, int]:
-    """Return the size in bytes of each file in a folder, by name."""
+    """Return the size in bytes of each file in a folder and its subfolders, by path in the folder."""
     sizes = {}
-    for path in folder.iterdir():
+    for path in folder.rglob("*"):
         if path.is_file():
-            sizes[path.name] = path.stat().st_size
+            sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
     return sizes
 
 
 def _list(name: str, commit: str, key: str) -> tuple[dict[str, int], dict[str, str]]:
     """Return the sizes of all files, and the checksums of large ones.
 
-    Without network, these are the files in the cache, without checksums.
+    Without network, the cache has the list, without checksums, if files of this commit were fetched before.
+    The files in the cache are not asked: they do not say what else the repository has.
     """
-    from huggingface_hub import HfApi, errors, snapshot_download
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import HfApi, errors, get_cached_repo_tree
+    from huggingface_hub.hf_api import RepoFile, RepoFolder
 
+    entries: Sequence[RepoFile | RepoFolder]
     try:
         with hub_errors_explained(key, name, commit):
-            entries = list(HfApi().list_repo_tree(name, revision=commit))
+            entries = list(HfApi().list_repo_tree(name, revision=commit, recursive=True))
     except StageError as unreachable:
-        patterns = [CONFIG, CARD, INDEX, MODULES, "model*.safetensors", *TOKENIZER_FILES]
         try:
-            folder = snapshot_download(name, revision=commit, allow_patterns=patterns, local_files_only=True)
-        except (errors.LocalEntryNotFoundError, errors.HFValidationError):
+            entries = get_cached_repo_tree(name, revision=commit)
+        except (errors.CachedRepoTreeNotFoundError, errors.HFValidationError):
             raise unreachable from None
-        return _file_sizes(Path(folder)), {}
 
     sizes = {}
     sha256 = {}

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from huggingface_hub import hf_hub_download
 
 from tests.checkpoints import checkpoint_files
 from tests.hub import LoopbackHub
@@ -104,8 +105,20 @@ def test_incomplete_cache_is_not_taken_for_the_repository(hub, monkeypatch):
     found = find_pretrained(NAME)
     found.fetch(["config.json"])
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(StageError, match="HF_HUB_OFFLINE is set"):
-        find_pretrained(NAME, found.commit)
+    offline = find_pretrained(NAME, found.commit)
+    assert offline.files == found.files
+    with pytest.raises(StageError, match=f"{NAME} cannot be fetched"):
+        offline.fetch(["model.safetensors"])
+
+
+def test_single_files_in_the_cache_are_not_taken_for_the_repository(hub, monkeypatch):
+    """They do not say what else it has: a list of modules, with another pooling."""
+    for name in checkpoint_files():
+        hf_hub_download(NAME, name, revision=commit_of(hub))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(StageError, match="HF_HUB_OFFLINE is set") as refused:
+        find_pretrained(NAME, commit_of(hub))
+    assert "hf download NAME" in refused.value.hint
 
 
 REFUSED = {
