@@ -36,7 +36,9 @@ def run_identity(params: Params, accelerator: Accelerator, functions: Iterable[P
     """
     return {
         "seed": params.training_seed,
-        "model": params.model.model_dump(mode="json", include={"config"}),  # the checkpoint is in ``data``
+        "texts": len(params.data.text_columns),
+        # the checkpoint is in ``data``
+        "model": params.model.model_dump(mode="json", include={"config", "head"}),
         "train": params.train.model_dump(mode="json", exclude={"launch", "micro_batch_size"}),
         "data": {str(path): file_hash(path) for path in model_input_files()},
         "code": code_hash("train", folders=("stages",)),
