@@ -116,12 +116,24 @@ def launch_arguments(
     except ValueError as error:
         hint = f"`accelerate config --config_file {launch_file(name)}` asks for valid values."
         raise ParamsError(f"{launch_file(name)}: accelerate refuses it: {error}", hint) from None
+    _refuse_other_launchers(args, name)
     args.use_cpu = bool(args.use_cpu or args.cpu or cpu_is_forced())
     if choice is not None:
         args.mixed_precision = choice.precision
     if args.num_machines == 1 and args.main_process_port is None:
         args.main_process_port = 0  # any free port
     return args
+
+
+def _refuse_other_launchers(args: argparse.Namespace, name: str) -> None:
+    """Refuse what accelerate starts in another way than torchrun: it would train as plain DDP."""
+    launchers = {"DeepSpeed": args.use_deepspeed, "Megatron-LM": args.use_megatron_lm, "a TPU": args.tpu}
+    for launcher, is_asked in launchers.items():
+        if is_asked:
+            raise ParamsError(
+                f"train.launch: {launch_file(name)}, or a flag, asks for {launcher}, which is not supported.",
+                f"Choose DDP (distributed_type: MULTI_GPU), or FSDP as in {launch_file('fsdp')}.",
+            )
 
 
 def train_here(module: str, args: argparse.Namespace) -> int:

@@ -169,6 +169,24 @@ def test_file_that_accelerate_refuses_is_an_error_that_names_it(own_launch):
         launch_arguments("stages.train", "mine", None, [])
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("distributed_type", "launcher"),
+    [("DEEPSPEED", "DeepSpeed"), ("MEGATRON_LM", "Megatron-LM"), ("XLA", "a TPU")],
+)
+def test_launcher_that_is_not_torchrun_is_refused(own_launch, distributed_type, launcher, processes):
+    """It would train as plain DDP, with the whole model on each GPU."""
+    own_launch.write_text(f"distributed_type: {distributed_type}\nnum_processes: {processes}\n")
+    with pytest.raises(ParamsError, match=rf"mine\.yaml, .* {launcher}, which is not supported"):
+        launch_arguments("stages.train", "mine", None, [])
+
+
+def test_flag_of_another_launcher_is_refused(own_launch):
+    own_launch.write_text("distributed_type: 'NO'\nnum_processes: 2\n")
+    with pytest.raises(ParamsError, match="DeepSpeed, which is not supported"):
+        launch_arguments("stages.train", "mine", None, ["--use_deepspeed"])
+
+
 @pytest.mark.parametrize("arguments", [[], ["--machine_rank", "1"]])
 def test_launch_asks_for_the_module_that_trains(tmp_path, arguments):
     command = [sys.executable, "-m", "tuneline.training.launch", *arguments]
