@@ -57,9 +57,6 @@ def create_accelerator(params: Params) -> Accelerator:
     # what accelerate leaves to set
     start_threads(torch.get_num_threads())
     enable_fsdp_on_cpu(accelerator)
-    if accelerator.device.type == "cuda":  # float32 products on tensor cores, with 10 bits of the mantissa
-        torch.backends.cuda.matmul.allow_tf32 = True
-        torch.backends.cudnn.allow_tf32 = True
     return accelerator
 
 

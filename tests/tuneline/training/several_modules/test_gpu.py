@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.tuneline.training import launcher, tiny_task
 from tests.tuneline.training.conftest import fill
 from tuneline.core.stage.launch import choose_processes, find_devices
+from tuneline.training.devices import create_accelerator
 
 pytestmark = [
     pytest.mark.gpu,
@@ -78,6 +79,14 @@ def test_bf16_trains_close_to_the_cpu(project, tmp_path_factory, data):
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=0.1)
 
 
+def test_float32_is_computed_in_float32(project, accelerated, monkeypatch):
+    """TF32 has 10 bits of the mantissa."""
+    monkeypatch.delenv("ACCELERATE_USE_CPU")
+    accelerator = create_accelerator(tiny_task.params(mixed_precision="no"))
+    assert accelerator.device.type == "cuda"
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 def test_run_on_a_gpu_resumes_after_a_signal(project):
     settings = {"launch": "auto", "epochs": 60, "checkpoint_every_steps": 5}
     process = start(project, **settings)
@@ -95,5 +104,5 @@ def test_two_gpus_train_by_ddp_close_to_one(project, tmp_path_factory, data):
         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision:"
         " 'no'\nnum_machines: 1\nnum_processes: 2\n"
     )
-    assert trained(project, launch="two", tf32=False)["distribution"] == "MULTI_GPU"
+    assert trained(project, launch="two")["distribution"] == "MULTI_GPU"
     assert losses(project) == pytest.approx(cpu_losses(tmp_path_factory.mktemp("cpu"), data), abs=1e-3)
