@@ -98,8 +98,8 @@ def fine_tune(params: Params, inputs: Inputs, accelerator: Accelerator) -> Measu
             exit_interrupted(accelerator, interrupted)
 
         # from here on, a signal changes nothing: the run ends
-        publish_outs(result, frozen, inputs, params)
         usage = resource_usage(result.state)
+        publish_outs(result, frozen, inputs, params)
 
         # within the block, so that a signal ends no process that waits while the main process publishes
         accelerator.wait_for_everyone()
@@ -190,7 +190,7 @@ def run() -> NoReturn:
 
 
 def resource_usage(state: TrainState) -> dict[str, float]:
-    """Return speed, padding and memory since the process started, for ``reports/timing/train.json``."""
+    """Return speed, padding and device memory of a training that has ended, for ``reports/timing/``."""
     logger = state.logger
     seconds = logger.seconds
     usage = {

@@ -1,10 +1,15 @@
+import json
+import time
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+import stages.train
 from tests.tuneline.training import launcher, tiny_task
+from tests.tuneline.training.conftest import fill
 
 
 def test_published_model_loads_with_label_names_and_tokenizer(tracked_run):
@@ -48,3 +53,22 @@ def test_train_metrics_have_steps_best_step_losses_and_metric(tracked_run):
     validation = launcher.curve(tracked_run, "validation")
     assert metrics["best_loss"] in [pytest.approx(row[1], abs=1e-5) for row in validation]
     assert metrics["best_accuracy"] == max(row[2] for row in validation)
+
+
+def slow_publication() -> None:
+    """Let a process wait before it publishes."""
+    publish = stages.train.publish_curves
+
+    def slow(*arguments):
+        time.sleep(5)
+        publish(*arguments)
+
+    stages.train.publish_curves = slow
+
+
+def test_seconds_of_the_training_are_without_those_of_the_publication(tmp_path, data):
+    project = fill(tmp_path, data)
+    tiny_task.write_params(project)
+    assert launcher.run(project, before=slow_publication) == [0], launcher.output(project)
+    timing = json.loads((project / "reports/timing/train.json").read_text())
+    assert timing["training_seconds"] < timing["seconds"] - 5
