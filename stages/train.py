@@ -198,7 +198,6 @@ def resource_usage(state: TrainState) -> dict[str, float]:
         "samples_per_second": round(logger.samples / seconds, 2),
         "tokens_per_second": round(logger.tokens / seconds, 1),
         "padding_share": round(logger.padding, 4),
-        "micro_batch_size": state.micro_batch_size,
         "processes": state.accelerator.num_processes,
     }
     if state.accelerator.device.type == "cuda":

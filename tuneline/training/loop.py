@@ -2,19 +2,18 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from accelerate.utils.memory import should_reduce_batch_size
 from numpy.typing import NDArray
 from torch.nn import functional
 
 from tuneline.core.params import Params
 from tuneline.core.paths import TOKENIZED
 from tuneline.core.runtime.errors import DataError, ParamsError
-from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.arrays import RowNumbers
 from tuneline.core.stage.tables import SplitReader
 from tuneline.judge.metrics.predictions import Predictions
@@ -48,12 +47,13 @@ def train_model(
 ) -> TrainingResult:
     """Train to the end, from the newest checkpoint of the same run if there is one.
 
-    Out of memory, the run restarts with half the micro-batch size; the global batch size stays. After a
-    signal, the state is saved.
-    """
+    After a signal, the state is saved.
 
-    def train_with(micro_batch_size: int) -> TrainingResult:
-        state = set_up(params, inputs, accelerator, interruption, micro_batch_size)
+    Raises:
+        ParamsError: The device is out of memory.
+    """
+    with memory_errors_explained(params.train.micro_batch_size):
+        state = set_up(params, inputs, accelerator, interruption)
         with training_lock(accelerator, state.checkpoints.folder), fast_training(accelerator, state.model):
             resume(state)
             if state.progress.step == 0:
@@ -70,38 +70,24 @@ def train_model(
                     logits = predict_validation(state)
                 return training_result(state, params, inputs, logits)
 
-    return retry_on_out_of_memory(train_with, params.train.micro_batch_size, accelerator)
 
+@contextlib.contextmanager
+def memory_errors_explained(micro_batch_size: int) -> Iterator[None]:
+    """Replace the error of a device that is out of memory by one that says what to lower.
 
-def retry_on_out_of_memory(
-    train_with: Callable[[int], TrainingResult], micro_batch_size: int, accelerator: Accelerator
-) -> TrainingResult:
-    """Call ``train_with``, and halve its micro-batch size each time the device is out of memory.
-
-    It gives up when one example does not fit. The batch with the longest row comes first, so the first step
-    shows it. Several processes do not retry: one may be out of memory alone, while the others wait for its
-    gradients.
+    The batch with the longest row comes first, so the first step shows it.
     """
-    size = micro_batch_size
-    while True:
-        try:
-            return train_with(size)
-        except RuntimeError as error:
-            if not should_reduce_batch_size(error):
-                raise
-            if size == 1 or accelerator.num_processes > 1:
-                raise ParamsError(
-                    f"Out of memory with train.micro_batch_size {size}.",
-                    "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
-                    " train.gradient_checkpointing. With tokenize.long_text: windows, the windows of a"
-                    " document go through the model together: lower tokenize.windows.max_windows.",
-                ) from None
-
-        # after the except block: the traceback of the error holds the tensors that do not fit
-        size //= 2
-        accelerator.free_memory()
-        clear_device_cache(garbage_collection=True)
-        say(f"train: out of memory; retrying with micro_batch_size {size}, global_batch_size is unchanged")
+    try:
+        yield
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+        raise ParamsError(
+            f"Out of memory with train.micro_batch_size {micro_batch_size}.",
+            "Halve it (global_batch_size can stay), lower tokenize.max_length, or set"
+            " train.gradient_checkpointing. With tokenize.long_text: windows, the windows of a"
+            " document go through the model together: lower tokenize.windows.max_windows.",
+        ) from None
 
 
 @contextlib.contextmanager
@@ -125,10 +111,7 @@ def train_to_end(state: TrainState) -> None:
     """Train from ``state.progress`` to the end of the run."""
     progress = state.progress
 
-    # what the start or a resumed checkpoint leaves to do
-    if progress.step == 0:
-        try_evaluation(state)
-    _evaluate_and_save(state)  # a checkpoint may have been saved just before an evaluation
+    _evaluate_and_save(state)  # a resumed checkpoint may have been saved just before an evaluation
 
     while not state.is_finished():
         epoch, position = divmod(progress.step, state.sampler.batches_per_epoch)
@@ -139,7 +122,7 @@ def train_to_end(state: TrainState) -> None:
             # training curve
             log_now = progress.step % LOG_EVERY_STEPS == 0 or progress.step == state.total_steps
             progress.record_step(step, log_now)
-            state.logger.log_step(step, state.total_steps, batch, state.micro_batch_size)
+            state.logger.log_step(step, state.total_steps, batch, state.params.micro_batch_size)
 
             _evaluate_and_save(state)
             if state.is_finished():  # early stopping or max_steps may end the run within an epoch
@@ -160,7 +143,7 @@ def train_batch(state: TrainState, batch: RowNumbers) -> TrainingStep:
     # batch: each process takes its micro-batches; the weight is of the whole batch, in every process
     micro_batches = shard_batch(
         batch,
-        state.micro_batch_size,
+        state.params.micro_batch_size,
         accelerator.num_processes,
         accelerator.process_index,
         loader.windows(batch),
@@ -286,14 +269,6 @@ def _evaluation_due(state: TrainState) -> bool:
         return False
     interval = state.params.evaluate_every_steps or state.sampler.batches_per_epoch
     return step % interval == 0 or step == state.total_steps
-
-
-def try_evaluation(state: TrainState) -> None:
-    """Predict the longest rows of the validation split before the first step.
-
-    It shows at once if an evaluation fits into memory, and not after the first epoch.
-    """
-    _logits(state, _shards(state)[state.accelerator.process_index][:1])
 
 
 def evaluate_validation(state: TrainState) -> bool:

@@ -57,8 +57,6 @@ class TrainingProgress:
         best_step: Step of the best evaluation; 0 before the first.
         evaluations_without_improvement: Evaluations since the last gain, for early stopping.
         layout: Layout of the processes and the machine that trained last.
-        micro_batch_size: Size of the micro-batches; smaller than the parameter if memory ran out.
-        requested_micro_batch_size: The parameter.
     """
 
     step: int = 0
@@ -69,8 +67,6 @@ class TrainingProgress:
     evaluations_without_improvement: int = 0
     stopped_early: bool = False
     layout: str = ""
-    micro_batch_size: int = 0
-    requested_micro_batch_size: int = 0
 
     def write(self, path: Path) -> None:
         """Write the progress.

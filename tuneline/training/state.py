@@ -45,10 +45,7 @@ from tuneline.training.optimization import (
 from tuneline.training.progress import TrainingLogger, TrainingProgress
 
 EVALUATION_BATCH_SIZE = 64
-"""Examples, or windows of them, in one forward pass of one process on the validation split.
-
-They are fewer after the device was out of memory, as in a micro-batch.
-"""
+"""Examples, or windows of them, in one forward pass of one process without gradients."""
 
 HEAD_ROWS = 32
 """Rows of train by which the head of a checkpoint is judged before the first step."""
@@ -56,15 +53,11 @@ HEAD_ROWS = 32
 
 @dataclass
 class TrainState:
-    """Objects of a run. Model, optimizer and schedule are prepared by the accelerator.
-
-    ``micro_batch_size`` may be smaller than the parameter after running out of memory.
-    """
+    """Objects of a run. Model, optimizer and schedule are prepared by the accelerator."""
 
     accelerator: Accelerator
     params: TrainParams
     run: RunParams
-    micro_batch_size: int
     model: nn.Module
     optimizer: Optimizer
     schedule: Any
@@ -84,8 +77,8 @@ class TrainState:
 
     @property
     def evaluation_batch_size(self) -> int:
-        """Examples in one forward pass of an evaluation."""
-        return max(1, EVALUATION_BATCH_SIZE * self.micro_batch_size // self.params.micro_batch_size)
+        """Examples in one forward pass of an evaluation: fewer where few fit into memory with gradients."""
+        return min(EVALUATION_BATCH_SIZE, 4 * self.params.micro_batch_size)
 
     def is_finished(self) -> bool:
         """Return True if no training step is left."""
@@ -119,11 +112,7 @@ class TrainingResult(FittedModel):
 
 
 def set_up(
-    params: Params,
-    inputs: Inputs,
-    accelerator: Accelerator,
-    interruption: Interruption,
-    micro_batch_size: int,
+    params: Params, inputs: Inputs, accelerator: Accelerator, interruption: Interruption
 ) -> TrainState:
     """Build the state of a run before its first step."""
     settings = params.train
@@ -161,7 +150,6 @@ def set_up(
         accelerator=accelerator,
         params=settings,
         run=params.run,
-        micro_batch_size=micro_batch_size,
         model=prepared,
         optimizer=optimizer,
         schedule=schedule,
@@ -239,11 +227,8 @@ def resume(state: TrainState) -> None:
     if newest is not None:
         progress = state.checkpoints.load(newest)
         state.logger.info(f"resumes from step {progress.step} of {state.total_steps} ({newest})")
-        # the size may have been halved when memory ran out; a parameter that changed since is a new request
-        if progress.requested_micro_batch_size == state.params.micro_batch_size:
-            state.micro_batch_size = min(state.micro_batch_size, progress.micro_batch_size)
 
-    layout = describe_layout(state.accelerator, state.micro_batch_size)
+    layout = describe_layout(state.accelerator, state.params.micro_batch_size)
     if progress.layout not in ("", layout):
         # the checkpoint has the states of the generators of other processes, and perhaps of fewer. Dropout
         # does not need them (``_seed_dropout``), but a loss of the user may draw from any of them
@@ -256,8 +241,6 @@ def resume(state: TrainState) -> None:
         )
 
     progress.layout = layout
-    progress.micro_batch_size = state.micro_batch_size
-    progress.requested_micro_batch_size = state.params.micro_batch_size
     state.progress = progress
 
 

@@ -70,7 +70,7 @@ def test_pairs_of_a_divided_batch_are_compared_with_the_dropout_of_the_step(proj
     params = parse_params(settings)
     head = {"weight": torch.zeros(3, 16), "bias": torch.zeros(3)}
     inputs = replace(read_inputs(params.train), linear_head=head)
-    state = set_up(params, inputs, create_accelerator(params), Interruption(), micro_batch_size=4)
+    state = set_up(params, inputs, create_accelerator(params), Interruption())
 
     parts = [np.arange(4), np.arange(4, 8)]
     contrast = divided_contrast(state, parts, rows=8)
@@ -141,20 +141,15 @@ def test_training_twice_gives_identical_weights(trained):
     assert all(torch.equal(first.weights[name], second.weights[name]) for name in first.weights)
 
 
-@pytest.mark.promise("out-of-memory")
-def test_out_of_memory_halves_the_micro_batch_and_keeps_the_global_batch(trained, memory_for, capsys):
-    expected = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=2))
-    memory_for(3)
-    outcome = trained(tiny_task.params(tiny_task.WITHOUT_DROPOUT, micro_batch_size=8))
-    assert outcome.state.micro_batch_size == 2
-    assert losses(outcome) == losses(expected)
+@pytest.mark.parametrize("training", [True, False])
+def test_out_of_memory_has_a_hint_that_helps(trained, memory_for, training):
+    """A smaller micro-batch helps an evaluation, too, and the run resumes with it."""
+    settings = {"checkpoint_every_steps": 4, "evaluate_every_steps": 6}
+    memory_for(4 if training else 16, training)
+    with pytest.raises(ParamsError, match=r"train\.micro_batch_size 8") as error:
+        trained(tiny_task.params(micro_batch_size=8, **settings))
+    assert "Halve it" in error.value.hint
+    assert "gradient_checkpointing" in error.value.hint
+
+    outcome = trained(tiny_task.params(micro_batch_size=4, **settings), resume=True)
     assert outcome.state.progress.step == 16
-    output = capsys.readouterr().out
-    assert "retrying with micro_batch_size 4, global_batch_size is unchanged" in output
-    assert "retrying with micro_batch_size 2, global_batch_size is unchanged" in output
-
-
-def test_out_of_memory_with_one_example_has_a_hint(trained, memory_for):
-    memory_for(0)
-    with pytest.raises(ParamsError, match="gradient_checkpointing"):
-        trained(tiny_task.params(micro_batch_size=2))

@@ -43,7 +43,7 @@ def prediction(project, accelerated, monkeypatch):
     params = tiny_task.params()
     inputs = read_inputs(params.train)
     interruption = Interruption()
-    state = set_up(params, inputs, create_accelerator(params), interruption, params.train.micro_batch_size)
+    state = set_up(params, inputs, create_accelerator(params), interruption)
 
     def run(batch_size):
         monkeypatch.setattr("tuneline.training.state.EVALUATION_BATCH_SIZE", batch_size)

@@ -53,7 +53,7 @@ LOOP, CHECKPOINTS = "tuneline.training.loop", "tuneline.training.checkpoints"
 INSTANTS = {
     "in the first step": (f"{LOOP}.train_batch", 1, 1),
     "inside an accumulation": (f"{LOOP}._seed_dropout", 8, 40),
-    "in the evaluation before the first step": ("tuneline.training.loop.predict_validation", 1, 1),
+    "in the first evaluation": ("tuneline.training.loop.predict_validation", 1, 1),
     "before a checkpoint is completed": (f"{CHECKPOINTS}.TrainingProgress.write", 2, 6),
     "while an old checkpoint is removed": (f"{CHECKPOINTS}._remove", 2, 6),
     "while publishing": ("stages.train.publish_curves", 1, 1),

@@ -38,13 +38,7 @@ def test_training_gives_the_weights_of_the_textbook_loop(project, accelerated, m
     """0.1 clips every gradient; 60 rows in batches of 8, in micro-batches of 4: the last batch is smaller."""
     params = tiny_task.params(tiny_task.WITHOUT_DROPOUT, **PLAIN)
     monkeypatch.setattr(loop, "MAX_GRADIENT_NORM", max_norm)
-    state = set_up(
-        params,
-        read_inputs(params.train),
-        create_accelerator(params),
-        Interruption(),
-        params.train.micro_batch_size,
-    )
+    state = set_up(params, read_inputs(params.train), create_accelerator(params), Interruption())
     model = copy.deepcopy(state.accelerator.unwrap_model(state.model))
     before = copy.deepcopy(model.state_dict())
     rows = [batch for epoch in range(2) for batch in state.sampler.epoch(epoch)]
