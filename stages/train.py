@@ -190,14 +190,13 @@ def run() -> NoReturn:
 
 
 def resource_usage(state: TrainState) -> dict[str, float]:
-    """Return speed, padding and device memory of a training that has ended, for ``reports/timing/``."""
+    """Return speed and device memory of a training that has ended, for ``reports/timing/``."""
     logger = state.logger
     seconds = logger.seconds
     usage = {
         "training_seconds": round(seconds, 2),
         "samples_per_second": round(logger.samples / seconds, 2),
         "tokens_per_second": round(logger.tokens / seconds, 1),
-        "padding_share": round(logger.padding, 4),
         "processes": state.accelerator.num_processes,
     }
     if state.accelerator.device.type == "cuda":

@@ -122,7 +122,7 @@ def train_to_end(state: TrainState) -> None:
             # training curve
             log_now = progress.step % LOG_EVERY_STEPS == 0 or progress.step == state.total_steps
             progress.record_step(step, log_now)
-            state.logger.log_step(step, state.total_steps, batch, state.params.micro_batch_size)
+            state.logger.log_step(step, state.total_steps, batch)
 
             _evaluate_and_save(state)
             if state.is_finished():  # early stopping or max_steps may end the run within an epoch

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 
 from tuneline.core.runtime.terminal import say
 from tuneline.core.stage.arrays import RowNumbers
-from tuneline.training.data import BatchLoader, split_into_micro_batches
+from tuneline.model.tokens.tokenized_splits import TokenizedSplit
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -129,16 +129,13 @@ class TrainingProgress:
 class TrainingLogger:
     """Prints the progress in the main process: a line every few seconds, and one for each evaluation.
 
-    ``samples``, ``tokens`` and ``positions`` count what all processes have trained on since ``start``;
-    ``positions`` counts padding, too.
+    ``samples`` and ``tokens`` count what all processes have trained on since ``start``.
     """
 
-    def __init__(self, accelerator: Accelerator, loader: BatchLoader, metric: str) -> None:
+    def __init__(self, accelerator: Accelerator, split: TokenizedSplit, metric: str) -> None:
         self.samples = 0
         self.tokens = 0
-        self.positions = 0
-        self._processes = accelerator.num_processes
-        self._loader = loader
+        self._split = split
         self._metric = metric
         self._enabled = accelerator.is_main_process
         self.start()
@@ -153,28 +150,15 @@ class TrainingLogger:
         """Seconds since the start."""
         return time.monotonic() - self._started
 
-    @property
-    def padding(self) -> float:
-        """Share of positions that hold padding."""
-        return 1 - self.tokens / max(self.positions, 1)
-
-    def log_step(
-        self, result: TrainingStep, total_steps: int, batch: RowNumbers, micro_batch_size: int
-    ) -> None:
+    def log_step(self, result: TrainingStep, total_steps: int, batch: RowNumbers) -> None:
         """Count an optimizer step, and show it if the last line is some seconds old."""
-        windows = self._loader.windows(batch)
-        for rows in split_into_micro_batches(batch, micro_batch_size, self._processes, windows):
-            lengths = self._loader.split.input_lengths_of(rows)
-            self.samples += len(rows)
-            self.tokens += int(lengths.sum())
-            self.positions += len(lengths) * self._loader.width(rows)
-
+        self.samples += len(batch)
+        self.tokens += int(self._split.lengths_of(batch).sum())
         if time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             self.info(
                 f"step {result.step} of {total_steps}: loss {result.loss:.4f}, lr {result.learning_rate:.3g},"
-                f" {self.samples / self.seconds:.0f} samples/s, {self.tokens / self.seconds:.0f} tokens/s,"
-                f" {self.padding:.1%} padding"
+                f" {self.samples / self.seconds:.0f} samples/s, {self.tokens / self.seconds:.0f} tokens/s"
             )
 
     def log_evaluation(self, row: Evaluation, best: bool) -> None:

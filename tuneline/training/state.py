@@ -162,7 +162,7 @@ def set_up(
         target_scale=target_scale,
         checkpoints=_open_checkpoints(params, accelerator, loss, metric),
         coordinator=Coordinator(accelerator, interruption),
-        logger=TrainingLogger(accelerator, train_loader, metric.name),
+        logger=TrainingLogger(accelerator, inputs.train, metric.name),
     )
 
 
