@@ -82,9 +82,10 @@ class ModelParams(Section):
 
     head: Literal["frozen", "auto"] | None = None
     """``frozen``: the checkpoint stays as it is, and a linear model is fitted to its pooled vectors in
-    seconds (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed`` and
-    ``metric`` then have an effect. ``null``: train the whole model. ``auto``: both, and the
-    validation split decides which is published (tuneline/training/choice.py).
+    seconds (docs/fine-tune.md). Of ``train``, only ``launch``, ``seed``, ``metric`` and ``thresholds``
+    then have an effect, and ``keep`` on the name of the metric in ``metrics/train.json``. ``null``: train the
+    whole model. ``auto``: both, and the validation split decides which is published
+    (tuneline/training/choice.py).
     """
 
     @field_validator("config", mode="before")
@@ -237,7 +238,7 @@ class TrainParams(Section):
 
     ``no``: float32. ``fp16`` needs a GPU. ``null``: as the launch configuration; with ``launch: auto``,
     bf16 or fp16 on a GPU and float32 elsewhere. ``auto``, with ``launch: auto`` or ``cpu``: the same, and
-    bf16 on CPUs that compute it (AVX512-BF16, AMX), if a measured step is faster.
+    bf16 on CPUs with AMX.
     """
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""

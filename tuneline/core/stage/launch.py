@@ -110,7 +110,7 @@ def choose_processes(
     """Choose processes and precision for the devices of a machine.
 
     The precision is the user's, else the fastest that is safe for fine-tuning: on a CPU float32, and with
-    ``auto`` bf16 if the CPU computes it. More processes than examples in one optimizer step would compute
+    ``auto`` bf16 if the CPU has AMX. More processes than examples in one optimizer step would compute
     nothing.
     """
     precision = devices.precision

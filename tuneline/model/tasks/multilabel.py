@@ -37,9 +37,9 @@ class Multilabel(NamedClasses):
     """Labels are sets of names; a model has one logit for each name.
 
     Attributes:
-        names: Names of the labels in the order of their ids. thresholds: Probability above which a row has a
-        label, for each name; empty: 0.5. It is the probability
-            without the temperature, which is what other programs have.
+        names: Names of the labels in the order of their ids.
+        thresholds: Probability above which a row has a label, for each name; empty: 0.5. It is the
+            probability without the temperature, which is what other programs have.
         at_least_one: True if a row without a label above its threshold gets the most probable one.
         temperatures: What the logits of each name are divided by before they become probabilities; empty: 1.
     """
