@@ -10,8 +10,8 @@ The thresholds are the confidences of these rows. They are tested downwards unti
 the threshold does not count: those above it are then an independent sample of all rows that are as sure. How
 many rows the first one has above it is chosen by other rows, those of validation: as many as pass the test
 most probably. To begin with the fewest that could pass is worse, because where labels are wrong, some of the
-surest answers are. That a surer answer is not wrong more often is assumed; ``benchmarks/promises.py`` counts
-how often promises are broken on real data, which need not be so.
+surest answers are. That a surer answer is not wrong more often is assumed; docs/benchmarks.md has how often
+promises are broken on real data, which need not be so.
 """
 
 import math

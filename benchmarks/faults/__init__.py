@@ -1,1 +1,0 @@
-"""Faults that are planted in data, and what finds them (``benchmarks.faults``)."""
