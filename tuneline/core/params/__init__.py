@@ -50,7 +50,7 @@ class Params(Section):
     train: TrainParams
     """Training: length, optimizer, loss, precision, and the choice of the weights to publish."""
     run: RunParams
-    """How a training is saved and watched. No out depends on it."""
+    """How often a training is saved, and where work is done. No out depends on it."""
     evaluate: EvaluateParams
     """The reported split, its metrics and its slices."""
     export: ExportParams
