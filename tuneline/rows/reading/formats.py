@@ -198,6 +198,7 @@ class DelimitedTable(FileTable):
 
 
 JSON_HINT = 'Write each row as {"text": "...", "label": "..."}, one per line.'
+LINES_HINT = "Write JSON Lines: `jq -c '.[]' FILE > FILE.jsonl`."
 BETWEEN = re.compile(r"[\s,]*")
 
 Objects = Iterator[tuple[int, dict[str, Any] | RowProblem]]
@@ -250,14 +251,17 @@ def _read_lines(lines: TextLines) -> Objects:
 
 
 def _read_array(lines: TextLines) -> Objects:
-    """Yield the elements of an array of objects. After one that is not JSON, nothing more can be read."""
+    """Yield the line number and the object of each element of an array, or its problem.
+
+    Raises:
+        DataError: An element is not JSON, or something follows the array: what follows cannot be told from
+            rows, so they cannot be counted as bad ones.
+    """
     with read_errors_explained(lines.name):
         text = lines.text.read(LARGEST_ARRAY)
     if len(text) == LARGEST_ARRAY:
-        raise DataError(
-            f"{lines.name}: an array of JSON of more than {LARGEST_ARRAY:,} characters.",
-            "Write JSON Lines: `jq -c '.[]' FILE > FILE.jsonl`.",
-        )
+        problem = f"{lines.name}: an array of JSON of more than {LARGEST_ARRAY:,} characters."
+        raise DataError(problem, LINES_HINT)
     decoder = json.JSONDecoder()
     position = text.index("[") + 1
     counted = 0
@@ -266,15 +270,19 @@ def _read_array(lines: TextLines) -> Objects:
         position = BETWEEN.match(text, position).end()  # type: ignore[union-attr]
         line += text.count("\n", counted, position)
         counted = position
-        if text[position : position + 1] == "]":
-            return
+        if text.startswith("]", position):
+            break
         try:
             value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            yield line, RowProblem(line, f"not JSON: {error}", JSON_HINT)
-            return
+            hint = "What follows cannot be read. Fetch the file again, or write JSON Lines."
+            raise DataError(f"{lines.name}, line {line:,}: not JSON: {error}.", hint) from None
         yield line, _checked(value, line)
         position = end
+
+    if text[position + 1 :].strip():
+        problem = f"{lines.name}, line {line:,}: something follows the array that ends here."
+        raise DataError(problem, LINES_HINT)
 
 
 def _checked(value: Any, line: int) -> dict[str, Any] | RowProblem:

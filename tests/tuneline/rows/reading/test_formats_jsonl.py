@@ -38,9 +38,27 @@ ARRAY = '\n[\n {"a": 1},\n {"a": 2}]\n'
 def test_array_is_read_whatever_the_file_is_called(tmp_path):
     for name in ("a.json", "a.jsonl"):
         assert read(tmp_path / name, ARRAY) == (["a"], [(3, [1]), (4, [2])])
-    _, rows = read(tmp_path / "a.json", '[{"a": 1},\n {"a": 2},\n {broken}, {"a": 4}]')
-    assert rows[:2] == [(1, [1]), (2, [2])]
-    assert [line for line, _ in problems(rows)] == [3]
+    _, rows = read(tmp_path / "a.json", '[{"a": 1},\n 7,\n {"a": 3}]')
+    assert (rows[0], rows[2]) == ((1, [1]), (3, [3]))
+    assert problems(rows) == [(2, "a number instead of a JSON object")]
+
+
+DAMAGED_ARRAYS = {
+    "two arrays": ('[{"a": 1},\n {"a": 2}]\n[{"a": 3}]\n', "line 2: something follows", "jq -c"),
+    "an array and a row": ('[{"a": 1}]\n{"a": 2}\n', "line 1: something follows", "jq -c"),
+    "lines of arrays": ("[1]\n[2]\n", "line 1: something follows", "jq -c"),
+    "a broken element": ('[{"a": 1},\n {broken},\n {"a": 3}]', "line 2: not JSON", "JSON Lines"),
+    "cut in an element": ('[{"a": 1},\n {"a": 2},\n {"a', "line 3: not JSON", "Fetch the file again"),
+    "cut between elements": ('[{"a": 1},\n {"a": 2},\n', "line 3: not JSON", "Fetch the file again"),
+}
+
+
+@pytest.mark.parametrize(("content", "message", "hint"), DAMAGED_ARRAYS.values(), ids=DAMAGED_ARRAYS)
+def test_array_whose_rows_cannot_all_be_counted_is_refused(tmp_path, content, message, hint):
+    """As one bad row, the rest of the file would be lost in silence."""
+    with pytest.raises(DataError, match=f"a.json, {message}") as refused:
+        read(tmp_path / "a.json", content)
+    assert hint in refused.value.hint
 
 
 def test_array_that_is_too_long_is_refused(tmp_path, monkeypatch):
