@@ -28,6 +28,7 @@ from tuneline.model.tasks.columns import UNIT_SEPARATOR, label_texts, observed_c
 from tuneline.operations.inbox import ChangedError, Incoming, complete_files, unread
 from tuneline.rows.proposals.files import fitting_input
 from tuneline.rows.reading.formats import data_input
+from tuneline.rows.reading.label_values import written_classes
 from tuneline.rows.reading.labelled import LABEL, POSITION, LabelledColumns, has_text, labelled_rows
 from tuneline.rows.reading.rows import BadRows, RowProblem
 from tuneline.rows.reading.tables import open_table
@@ -311,8 +312,4 @@ def allowed_classes(data: DataParams, classes: set[str]) -> set[str]:
     """
     if data.label_sets is not None and data.label_sets.columns is not None:
         return classes | set(data.label_sets.columns)  # also one that no row has
-    names = set(data.label_names or ())
-    ids = {str(position) for position in range(len(names))}
-    if classes <= ids and not classes <= names:
-        return ids
-    return classes | names
+    return classes | set(written_classes(data.label_names or (), classes))

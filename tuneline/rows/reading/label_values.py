@@ -305,10 +305,11 @@ def sorted_names(names: Collection[str]) -> list[str]:
 def written_classes(names: Sequence[str], observed: Collection[str]) -> tuple[str, ...]:
     """Return how labels are written for each class: by its name, or by its id.
 
-    By its id only if the observed labels are all ids, and not all names.
+    By its id only if all observed labels are ids, and no class is named like an id: of classes 1 to 5, a 0 is
+    a mistake, and not the first one.
     """
     ids = tuple(str(position) for position in range(len(names)))
-    if not set(observed) <= set(names) and set(observed) <= set(ids):
+    if observed and set(observed) <= set(ids) and set(names).isdisjoint(ids):
         return ids
     return tuple(names)
 

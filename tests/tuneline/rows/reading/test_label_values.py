@@ -13,6 +13,7 @@ from tuneline.rows.reading.label_values import (
     parse_list,
     plain_text,
     separated_names,
+    written_classes,
 )
 
 
@@ -132,3 +133,23 @@ def test_words_for_one_and_zero(yes, no):
     assert [indicator(value) for value in (None, -1, "-1.0", "?", "NA", float("nan"))] == [None] * 6
     with pytest.raises(ValueProblemError):
         indicator("-")
+
+
+STARS = ("1", "2", "3", "4", "5")
+
+
+@pytest.mark.parametrize(
+    ("names", "observed", "written"),
+    [
+        (("no", "yes"), {"0", "1"}, ("0", "1")),
+        (("no", "yes"), {"1"}, ("0", "1")),
+        (("no", "yes"), {"0", "yes"}, ("no", "yes")),
+        (("no", "yes"), {"0", "2"}, ("no", "yes")),
+        (("no", "yes"), set(), ("no", "yes")),
+        (STARS, {"1", "2", "3", "4", "0"}, STARS),
+        (STARS, {"0"}, STARS),
+        (("10", "2", "x"), {"0", "1", "2"}, ("10", "2", "x")),
+    ],
+)
+def test_labels_are_ids_only_where_no_name_of_a_class_could_be_meant(names, observed, written):
+    assert written_classes(names, observed) == written
