@@ -340,6 +340,13 @@ def _two_columns(generator: random.Random, rows: int) -> Columns:
     }
 
 
+def _beside_properties(generator: random.Random, rows: int) -> Columns:
+    columns: Columns = {"text": texts(generator, rows), "dept": generator.choices(NAMES[:4], k=rows)}
+    for name in ("has_image", "has_link", "verified"):
+        columns[name] = generator.choices("01", k=rows)
+    return columns
+
+
 def _money(generator: random.Random) -> str:
     value = generator.choice([generator.randint(1, 999), generator.randint(1000, 90000)])
     return f"{value:,}"
@@ -403,6 +410,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "columns with one 1 in each row": Kind(_one_hot, Expected(label=NAMES[:4], layout="columns"), dirt="2"),
     "objects beside names": Kind(_objects_beside_names, Expected(label=("sentiment",), doubt_only=True)),
+    "classes beside columns of 0 and 1": Kind(
+        _beside_properties, Expected(label=("dept",), task="classification"), dirt="access"
+    ),
     "two columns of classes": Kind(_two_columns, Expected(doubt_only=True)),
     "headlines": Kind(_headlines, Expected(label=("label",), task="classification", doubt_only=True)),
     "five classes": classes(NAMES[:5]),

@@ -134,13 +134,12 @@ def _question(readings: Sequence[LabelReading]) -> str:
 def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[LabelReading]:
     """Return every reading of every column that can be the label, ranked by the names, too."""
     readings: list[LabelReading] = []
+    indicators: LabelReading | None = None
     members: set[str] = set()
     if choices.task in (None, SET_TASK) and choices.separator is None:
         indicators = indicator_reading([column for column in columns if not names_person(column.name)])
-        if indicators is not None:
-            readings.append(indicators)
-            if indicators.rank <= KNOWN_NAME:
-                members.update(indicators.columns)
+        if indicators is not None and indicators.rank <= KNOWN_NAME:
+            members.update(indicators.columns)
     for column in columns:
         is_label = column.key in ONLY_LABEL_NAMES
         if column.name in members and not is_label:
@@ -160,6 +159,10 @@ def _all_readings(columns: Sequence[Column], choices: UserChoices) -> list[Label
                 if _is_one_of_several(column, columns):
                     rank = max(rank, WEAK)
                 readings.append(replace(reading, rank=rank))
+    if indicators is not None:
+        # Beside another plain column, they can be properties of the text.
+        best = min((reading.rank for reading in readings), default=PLAIN)
+        readings.insert(0, replace(indicators, rank=max(indicators.rank, min(best, PLAIN))))
     return readings
 
 

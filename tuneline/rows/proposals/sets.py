@@ -66,7 +66,10 @@ LEAST_REPEATED = 0.1
 MOST_VOTED = 50
 """Distinct labels of several people; more are rather numbers."""
 CLEAR_COLUMNS = 3
-"""Columns of 0 and 1 from which they are labels: two can be a label and a property of the text."""
+"""Columns of 0 and 1 from which they are labels, if no other column is as plain.
+
+Two can be a label and a property of the text.
+"""
 SHOWN_LABELS = 5
 WORDS = (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("", "x"))
 """Words for 0 and 1."""

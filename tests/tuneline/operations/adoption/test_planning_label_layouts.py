@@ -97,12 +97,11 @@ def lists_of_parquet(folder):
 
 
 def columns_among_others(folder):
-    header = ["billing", "language", "delivery", "length", "quality", "urgent", "refund"]
+    """Columns of labels beside others that cannot be one."""
+    header = ["billing", "created", "delivery", "url", "quality", "refund"]
     billing, delivery, quality, refund = ones()
-    urgent = cycle("yes", "no")
-    return write_csv(
-        folder, header, [billing, cycle("en", "de"), delivery, cycle("9", "4"), quality, urgent, refund]
-    )
+    created = cycle("2024-05-01", "2024-05-02")
+    return write_csv(folder, header, [billing, created, delivery, cycle("/a", "/b"), quality, refund])
 
 
 def one_row_per_label(folder):
@@ -239,7 +238,7 @@ def test_texts_in_several_rows_with_different_labels_are_asked_about(project, wr
 
 def test_named_columns_of_labels_must_have_0_and_1(project):
     with pytest.raises(DataError, match="are no columns of 0 and 1"):
-        decided(columns_among_others(project), label=("billing", "length"))
+        decided(columns_among_others(project), label=("billing", "created"))
 
 
 def test_parameters_are_those_that_download_reads(project):

@@ -20,7 +20,10 @@ SEEDS = 7
 """With three sizes and three shares of dirt, more than 1,000 files of all kinds that are not the same."""
 ASKED = {
     "categories of papers",
+    "classes beside columns of 0 and 1",
     "codes",
+    "columns of 0 and 1 behind others",
+    "columns of TRUE",
     "columns that are mostly -1",
     "digits",
     "digits with spaces",
@@ -108,6 +111,7 @@ def test_no_file_of_a_thousand_is_silently_read_wrongly():
     ("name", "question"),
     [
         ("two columns of classes", "Several columns can be the label: "),
+        ("classes beside columns of 0 and 1", "Several columns can be the label: "),
         ("headlines", "8 columns have texts"),
     ],
 )
