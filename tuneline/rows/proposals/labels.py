@@ -49,9 +49,7 @@ SPARSE = 5
 """Largest number per distinct value, above which numbers are ids or measurements and not classes."""
 MOSTLY_DATES = 0.9
 """Share of the cells that look like dates, from which the others are mistakes."""
-ID_NAME = re.compile(
-    r"(.*[_ .-])?(id|ids|uuid|guid|key|hash|url|uri|index|idx|row|no|nr|number|file|path|name)"
-)
+ID_NAME = re.compile(r"(.*[_ .-])?(id|ids|uuid|guid|key|hash|url|uri|index|idx|row|no|nr|number|file|path)")
 """Names of columns that name something."""
 PERSON = re.compile(
     r"(.*[^a-z])?(annotator|annotation|rater|worker|coder|judge|labell?er)s?(id|name)?([^a-z].*)?"

@@ -224,6 +224,12 @@ def test_text_is_the_only_column_of_several_words_and_the_others_are_named():
     assert "not read: 'id', 'town', 'day', 'note'" in decision.reasons
 
 
+def test_name_of_a_class_is_a_label_and_name_of_somebody_who_labelled_is_none():
+    names = ["text", "category_id", "category_name", "annotator_name"]
+    decision = decided(names, sentence, lambda row: str(row % 2), klass, lambda row: ["ann", "bob"][row % 2])
+    assert decision.label_columns == ("category_name",)
+
+
 def test_two_columns_of_texts_are_asked_about():
     with pytest.raises(OpenQuestionError) as asked:
         decided(["text", "reply", "label"], sentence, sentence, klass)
