@@ -63,8 +63,9 @@ def merged(
         except ValueError as problem:
             raise InputError(f"nothing was applied. {path}, row {number:,}, {problem}.") from None
 
-        # `dvc repro` has applied it, or will: data/raw has another label than the source; or it is right
-        is_pending = any(source not in now for source in sources(row.key, correct))
+        # `dvc repro` has applied it, or will: data/raw has another label than the source; or it is right. If
+        # data/raw has the correct label, too, an earlier correction gave it to another row of these texts.
+        is_pending = correct not in now and any(source not in now for source in sources(row.key, correct))
         if label not in now or label == correct or is_pending:
             continue
         for source in sources(row.key, label) or [label]:

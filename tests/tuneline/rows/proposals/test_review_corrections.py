@@ -136,6 +136,21 @@ def test_second_correction_of_a_row_replaces_the_first(run):
     assert not label_file().exists(), "the label of the source is right"
 
 
+def test_rows_with_equal_texts_and_other_labels_are_corrected_one_after_the_other(run):
+    splits = {"validation": TEST, "test": TEST}
+    write_raw({**splits, "train": [("refund", 1), ("refund", 0)]})
+    run(review(("refund", "parcel", "returns")))
+    write_raw({**splits, "train": [("refund", 2), ("refund", 0)]})  # dvc repro
+    second = review(("refund", "billing", "returns"))
+    assert "labels corrected: 1" in run(second).output
+    assert "labels corrected: 0" in run(second).output
+    entries = Corrections.read().labels.to_pylist()
+    assert sorted((one["before"], one["after"]) for one in entries) == [
+        ("billing", "returns"),
+        ("parcel", "returns"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "changed", "message"),
     [
