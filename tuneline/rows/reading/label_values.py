@@ -21,10 +21,10 @@ from tuneline.model.tasks.task import MISSING_WORDS, NO_NAMES, SIGNS, UNLABELLED
 from tuneline.rows.reading.rows import json_type, text_problem
 
 LARGEST = float(np.finfo(np.float32).max)
-WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.0")
-"""A whole number as text, written as a float is.
+WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,15})\.0")
+"""A whole number as text, written as a float is: as a name, it is the same as without the decimals.
 
-As the name of a class it is the same as without the decimals.
+From 17 digits on, floats are written with an exponent.
 """
 MINUS = "\u2212"
 """The minus sign of typography."""
@@ -50,7 +50,7 @@ def _problem(message: str, value: Any, hint: str) -> ValueProblemError:
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a group, key or id as text: ``7``, ``7.0`` and ``"7"`` are the same.
+    """Return a value as text: ``7``, ``7.0`` and ``"7"`` are the same.
 
     Missing and blank values are ``None``.
     """
@@ -64,12 +64,16 @@ def plain_text(value: Any) -> str | None:
 
 
 def group_name(value: Any) -> str | None:
-    """Return a group, key or id as text. A list, an object or bytes are a ``ValueProblemError``."""
+    """Return a group, key or id as text. A list, an object or bytes are a ``ValueProblemError``.
+
+    A CSV file of floats writes ``7.0`` for ``7``, as pandas does where the column has a gap.
+    """
     if isinstance(value, list | dict | bytes):
         raise ValueProblemError(
             f"{json_type(value)} cannot be a group, a key or an id", "Name a column of text or numbers."
         )
-    return plain_text(value)
+    name = plain_text(value)
+    return name and _without_decimals(name)
 
 
 def class_name(value: Any, declared: Sequence[str] | None = None, known: Collection[str] = ()) -> str | None:
@@ -128,9 +132,15 @@ def _name(value: Any, declared: Sequence[str] | None, known: Collection[str]) ->
     if isinstance(value, float | Decimal) and (not _is_whole(value) or abs(int(value)) >= 2**53):
         hint = "Set data.task to regression if labels are numbers to predict."
         raise _problem("the label is a fraction, not a class", value, hint)
-    if WHOLE_NUMBER.fullmatch(name):
-        name = str(int(float(name)))
+    name = _without_decimals(name)
     return f"{name}.0" if f"{name}.0" in known else name
+
+
+def _without_decimals(name: str) -> str:
+    """Return ``7`` for ``7.0``; any other name as it is."""
+    if WHOLE_NUMBER.fullmatch(name):
+        return str(int(name.removesuffix(".0")))
+    return name
 
 
 def label_number(value: Any) -> float | None:

@@ -38,7 +38,7 @@ class LabelledColumns:
     """The columns of labelled rows.
 
     Attributes:
-        texts: One or two names; none for late labels, which have ids instead of texts.
+        texts: One or two names.
         label: Name of the label column; only what messages call the labels, if ``sets`` names their columns.
         task: The task, which says what labels are. Its classes need not be known; those that are known are
             read as they are written.

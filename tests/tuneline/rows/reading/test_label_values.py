@@ -7,11 +7,11 @@ import pytest
 from tuneline.rows.reading.label_values import (
     ValueProblemError,
     class_name,
+    group_name,
     indicator,
     label_number,
     listed_names,
     parse_list,
-    plain_text,
     separated_names,
     written_classes,
 )
@@ -57,9 +57,26 @@ def test_ids_of_declared_names_are_names():
         class_name(2, ["joy", "fear"])
 
 
-@pytest.mark.parametrize("value", [7, 7.0, "7", " 7\t", Decimal("7.00")])
+@pytest.mark.parametrize("value", [7, 7.0, "7", " 7\t", Decimal("7.00"), "7.0", " 7.0"])
 def test_group_is_the_same_however_it_is_written(value):
-    assert plain_text(value) == "7"
+    assert group_name(value) == "7"
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("007", "007"),
+        ("007.0", "007.0"),
+        ("7.00", "7.00"),
+        ("1.10", "1.10"),
+        ("-0.0", "0"),
+        ("9007199254740993.0", "9007199254740993"),
+        (" ", None),
+        (float("nan"), None),
+    ],
+)
+def test_group_keeps_zeros_of_codes_and_all_digits(value, name):
+    assert group_name(value) == name
 
 
 @pytest.mark.parametrize(
