@@ -9,6 +9,7 @@ Long Document Classification" (windows).
 
 import itertools
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,19 @@ MOST_PROPOSED = 8
 """Windows per document above which beginning and end are read instead."""
 STRIDE_DIVISOR = 8
 """Neighbouring windows share at most an eighth of a window: 16 of 128 tokens."""
-RESET = (
-    "model.head", "tokenize.long_text",
+OF_DATA = (
+    "tokenize.long_text",
     "tokenize.windows.stride", "tokenize.windows.max_windows", "tokenize.windows.answer",
-    "train.max_steps", "train.weight_decay", "train.schedule", "train.warmup_ratio",
     "train.label_smoothing", "train.contrastive", "train.class_weights",
-    "train.lora", "train.keep", "evaluate.split", "evaluate.metrics",
+    "evaluate.split", "evaluate.metrics",
 )  # fmt: skip
-"""Parameters of a former task or recipe that could contradict the new one."""
+"""Parameters of former data that could contradict others: they get their defaults."""
+OF_RECIPE = (
+    "model.head",
+    "train.max_steps", "train.weight_decay", "train.schedule", "train.warmup_ratio",
+    "train.lora", "train.keep",
+)  # fmt: skip
+"""Parameters of a former recipe that could contradict a new one."""
 
 Recipe = tuple[dict[str, Any], list[str]]
 """Parameters by dotted key, and a line with the reason of each decision, for the user."""
@@ -87,7 +93,7 @@ Recipe = tuple[dict[str, Any], list[str]]
 def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None) -> Recipe:
     """Return the proposed parameters with their reasons.
 
-    Without a checkpoint, the model in the parameters is kept.
+    Without a checkpoint, the model in the parameters is kept, with its recipe.
     """
     if checkpoint is not None:
         texts = [plan.columns[name].cells for name in plan.decision.text_columns]
@@ -95,14 +101,21 @@ def propose(plan: Plan, params: Params, checkpoint: Checkpoint | None) -> Recipe
     if is_current(plan, params):
         reason = "as in params.yaml, which is for this data already; --checkpoint NAME makes a new proposal"
         return {}, [reason]
-    cells = [plan.columns[name].cells for name in plan.decision.text_columns]
-    suggested = suggested_for(itertools.chain.from_iterable(cells))
-    reason = (
-        "No --checkpoint: the model is that of params.yaml. A small new one learns what words mean from"
-        f" these {_train_rows(plan, params):,} rows alone, and seldom does better than counting words. To"
-        f" fine-tune a pretrained model instead:\n  tuneline init FILE --checkpoint {suggested}"
-    )
-    return {**_reset(plan, params), "train.mixed_precision": _precision(params)}, [reason]
+    former = params.model.checkpoint
+    if former is not None:
+        reason = (
+            f"No --checkpoint: the model of params.yaml, {former}, with the recipe of its former data, but"
+            f" for what is listed below. For a new proposal:\n  tuneline init FILE --checkpoint {former}"
+        )
+    else:
+        cells = [plan.columns[name].cells for name in plan.decision.text_columns]
+        suggested = suggested_for(itertools.chain.from_iterable(cells))
+        reason = (
+            "No --checkpoint: a small new model, as in params.yaml. It learns what words mean from these"
+            f" {_train_rows(plan, params):,} rows alone, and seldom does better than counting words. To"
+            f" fine-tune a pretrained model instead:\n  tuneline init FILE --checkpoint {suggested}"
+        )
+    return {**_reset(OF_DATA, plan, params), "train.mixed_precision": _precision(params)}, [reason]
 
 
 def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Params) -> Recipe:
@@ -144,7 +157,7 @@ def fine_tuning(checkpoint: Checkpoint, lengths: Lengths, plan: Plan, params: Pa
 
     long_texts, long_reasons = plan_long_texts(lengths.rows, max_length, plan, params)
     values = {
-        **_reset(plan, params),
+        **_reset(OF_DATA + OF_RECIPE, plan, params),
         "model.checkpoint": checkpoint.pretrained.name,
         "model.revision": checkpoint.pretrained.commit,
         "model.config": {},
@@ -240,13 +253,13 @@ def plan_long_texts(
     return values, reasons
 
 
-def _reset(plan: Plan, params: Params) -> dict[str, Any]:
-    """Return the defaults of ``RESET``.
+def _reset(keys: Sequence[str], plan: Plan, params: Params) -> dict[str, Any]:
+    """Return the defaults of these parameters.
 
     In a classification, label smoothing and class weights stay where they say nothing of single classes.
     """
     defaults = default_values()
-    values = {key: get_value(defaults, key) for key in RESET}
+    values = {key: get_value(defaults, key) for key in keys}
     if TASKS[plan.decision.task].has_classes:
         values["train.label_smoothing"] = params.train.label_smoothing
         # A table of weights names the classes of the former data.

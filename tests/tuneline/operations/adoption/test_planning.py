@@ -84,6 +84,35 @@ def test_parameters_of_another_task_do_not_remain(project, tickets, checkpoint):
     assert load_params() == expected
 
 
+def test_without_a_checkpoint_the_model_of_the_parameters_keeps_its_recipe(project):
+    recipe = {
+        "model.checkpoint": "owner/former",
+        "model.config": {},
+        "model.head": "auto",
+        "train.epochs": None,
+        "train.max_steps": 1000,
+        "train.keep": "last",
+    }
+    of_one_text = {"data.text_columns": ["body"], "train.contrastive": 0.5}
+    path = project / "params.yaml"
+    path.write_text(changed(path, recipe | of_one_text))
+    pairs = project / "pairs.csv"
+    pairs.write_text("text_a,text_b,label\n" + "one text,another text,a\nsome text,a text,b\n" * 40)
+    done = init(pairs, "--task", "classification", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "the model of params.yaml, owner/former, with the recipe" in done.output
+    assert "train.contrastive: 0.5 -> 0.0" in done.output
+    params = load_params()
+    assert (params.model.checkpoint, params.model.head) == ("owner/former", "auto")
+    assert (params.train.max_steps, params.train.keep, params.train.contrastive) == (1000, "last", 0.0)
+
+
+def test_small_new_model_is_called_so(project, tickets):
+    done = init(tickets, "--yes")
+    assert "No --checkpoint: a small new model" in done.output
+    assert f"tuneline init FILE --checkpoint {SMALL}" in done.output
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
