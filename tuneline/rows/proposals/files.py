@@ -12,10 +12,9 @@ from pathlib import Path
 from tuneline.core.runtime.errors import DataError, UnreadableError
 from tuneline.core.runtime.terminal import listed, say
 from tuneline.rows.proposals.tables import (
-    CERTAIN,
     first_records,
     fitting_layout,
-    header_evidence,
+    has_header,
     is_title,
 )
 from tuneline.rows.reading.formats import CSV, TSV, format_of, numbered_columns
@@ -136,9 +135,9 @@ def _has_header(source: Input, records: Sequence[Sequence[str]], required: Colle
     has_required = bool(required) and set(required) <= {*first, *numbered}
     if has_required and not set(required).isdisjoint(first):
         return True
-    evidence = header_evidence(records)
-    if abs(evidence) >= CERTAIN:
-        return evidence > 0
+    detected = has_header(records)
+    if detected is not None:
+        return detected
     if has_required:
         return False
     cells = listed([cell[:SHOWN_CHARACTERS] for cell in first], SHOWN_CELLS)

@@ -1,14 +1,7 @@
-"""How a table is written: delimiter, quotes, titles and header, by its first lines.
-
-Each column gives evidence of a header: how likely its first cell is as a name, and how likely as one more of
-the cells below it. The logarithms of these ratios are added up, as in naive Bayes. So a word above a column
-of numbers, a class that occurs in the first line only, and a first cell that is shorter than every text below
-count each for what they are worth, and none of them alone decides against all others.
-"""
+"""How a table is written: delimiter, quotes, titles and header, by its first lines."""
 
 import csv
 import itertools
-import math
 import re
 import statistics
 from collections import Counter
@@ -219,94 +212,42 @@ PAIRS = (
 )
 KNOWN_NAMES = frozenset({"id"}.union(LABEL_NAMES, TEXT_NAMES, *PAIRS))
 
-HAS_HEADER = 0.9
-"""Share of files that have a header.
-
-The shares below are of headers or of their names, estimated from public data sets.
-"""
-KNOWN = 0.3
-"""Names that are well known, such as "text"."""
-KNOWN_BY_CHANCE = 0.002
-"""Cells of the first row that are such a name by chance."""
-NUMBER, FRACTION = 0.02, 0.0005
-"""Names that are numbers, such as years, and that are numbers with a point."""
-OCCURS_BELOW = 0.001
-"""Names that are the value of a cell in their column, too."""
-LONG = 0.02
-"""Names of more than ``LONGEST`` characters or ``MOST_WORDS`` words."""
 LONGEST, MOST_WORDS = 60, 4
-BLANK = 0.05
-"""Names that are missing, such as the name of the index that pandas writes."""
-MOSTLY_BLANK = 0.9
-"""Share of blank cells from which a column without a name says nothing."""
-CERTAIN = 2.0
-"""Evidence that decides, as the logarithm of a ratio: 7 to 1."""
+"""Characters and words of a name; a cell with more is a text."""
 
 
-def header_evidence(records: Sequence[Sequence[str]]) -> float:
-    """Return how much likelier it is that the first record is a header than a row, as a logarithm.
+def has_header(records: Sequence[Sequence[str]]) -> bool | None:
+    """Return True if the first record names the columns, False if it is a row, ``None`` if it can be both.
 
-    Records below that repeat the first do not count: a file that was appended to another has its header
-    again. With a single record there is nothing to compare, and the names alone tell.
+    A well-known name that no row has is a header. Else, a value of the column below, or a number with a sign
+    or a point, makes it a row; a word above numbers makes it a header. Where neither is there, several short
+    cells are a header, unless all cells below are as short and occur once. Records below that repeat the
+    first do not count: a file that was appended to another has its header again.
     """
-    filled = [record for record in records if record]
-    first = filled[0]
+    first = [cell.strip() for cell in records[0]]
     below = []
-    for record in filled[1:]:
+    for record in records[1:]:
         if len(record) == len(first) and _plain(record) != _plain(first):
             below.append(record)
-    cells = [cell.strip() for cell in first]
-    evidence = math.log(HAS_HEADER / (1 - HAS_HEADER))
-    for position, cell in enumerate(cells):
-        evidence += _cell_evidence(cell, [record[position].strip() for record in below])
-    return evidence
 
-
-def _cell_evidence(cell: str, below: Sequence[str]) -> float:
-    """Return the evidence of one column: its first cell, and the cells below."""
-    filled = [value for value in below if value]
-    blank = _share(len(below) - len(filled), len(below))
-    if not cell:
-        if blank >= MOSTLY_BLANK or not below:
-            return 0.0
-        return math.log(BLANK / blank)
-    evidence = math.log((1 - BLANK) / (1 - blank))
-
-    # Is it a number, and are they?
-    numbers = _share(sum(map(_is_number, filled)), len(filled))
-    if cell.isdecimal() and _is_number(cell):
-        evidence += math.log(NUMBER / numbers)
-    elif _is_number(cell):
-        evidence += math.log(FRACTION / numbers)
-    else:
-        evidence += math.log((1 - NUMBER) / (1 - numbers))
-
-    # Is it as short as a name, and are they?
-    names = _share(sum(map(_is_short, filled)), len(filled))
-    if _is_short(cell):
-        evidence += math.log((1 - LONG) / names)
-    else:
-        evidence += math.log(LONG / (1 - names))
-
-    # Does it occur again, and do they? A class does, a name seldom.
-    counts = Counter(filled)
-    repeated = _share(sum(times for times in counts.values() if times > 1), len(filled))
-    if cell in counts:
-        evidence += math.log(OCCURS_BELOW / repeated)
-    else:
-        evidence += math.log((1 - OCCURS_BELOW) / (1 - repeated))
-
-    # Is it a name that many files have?
-    known_below = sum(value.casefold() in KNOWN_NAMES for value in filled)
-    known = max(KNOWN_BY_CHANCE, known_below / max(len(filled), 1))
-    if cell.casefold() in KNOWN_NAMES:
-        return evidence + math.log(KNOWN / min(known, 1.0))
-    return evidence + math.log((1 - KNOWN) / max(1 - known, KNOWN_BY_CHANCE))
-
-
-def _share(count: int, total: int) -> float:
-    """Return a share that is neither 0 nor 1: half an observation is added to each side."""
-    return (count + 0.5) / (total + 1)
+    is_row = False
+    is_header = False
+    is_alike = bool(below)
+    for position, cell in enumerate(first):
+        cells = [record[position].strip() for record in below]
+        values = list(filter(None, cells))
+        if cell.casefold() in KNOWN_NAMES and cell not in values:
+            return True
+        if cell in values or (_is_number(cell) and not cell.isdecimal()):
+            is_row = True
+        if cell and values and not _is_number(cell) and all(map(_is_number, values)):
+            is_header = True
+        if len(set(values)) < len(values) or not all(map(_is_short, values)):
+            is_alike = False
+    if is_row != is_header:
+        return is_header
+    are_names = len(first) > 1 and all(map(_is_short, first))
+    return True if are_names and not (is_row or is_alike) else None
 
 
 def _plain(record: Sequence[str]) -> list[str]:

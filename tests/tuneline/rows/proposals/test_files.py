@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.conftest import SHARED
 from tuneline.core.runtime.errors import DataError
 from tuneline.operations.adoption.rows import read_file
-from tuneline.rows.proposals.files import sniff
+from tuneline.rows.proposals.files import UnclearHeaderError, sniff
 from tuneline.rows.reading.formats import split_records
 from tuneline.rows.reading.rows import STOP
 
@@ -82,11 +82,6 @@ def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
         ("text,label\nfine day,a\ntext,label\nbad day,a\n", True),
         ("text,label\nfine day,a\n\ufefftext,label\nbad day,a\n", True),
         (
-            "How would you describe it in your own words?,Kind\n"
-            + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)),
-            True,
-        ),
-        (
             "this is a sentence of many words,a\n" + "".join(f"day {n},{'ab'[n % 2]}\n" for n in range(40)),
             False,
         ),
@@ -94,6 +89,22 @@ def test_quoted_cells_are_detected_in_a_tsv(tmp_path):
 )
 def test_header_is_detected(tmp_path, content, header):
     assert (sniff(written(tmp_path, "a.csv", content)).columns is None) is header
+
+
+UNCLEAR_HEADERS = {
+    "a question above": ("How would you describe it in your own words?,Kind\n", "day {0},{1}\n"),
+    "the first of distinct short texts": ("first day,sunny morning\n", "day {0},hour {0}\n"),
+    "one column": ("first day\n", "day {0}\n"),
+    "a word above numbers, and a class": ("price,a\n", "{0}.5,{1}\n"),
+}
+
+
+@pytest.mark.parametrize(("first", "row"), UNCLEAR_HEADERS.values(), ids=UNCLEAR_HEADERS)
+def test_first_line_that_can_be_both_is_asked_about(tmp_path, first, row):
+    rows = "".join(row.format(number, "ab"[number % 2]) for number in range(40))
+    with pytest.raises(UnclearHeaderError) as asked:
+        sniff(written(tmp_path, "a.csv", first + rows))
+    assert "--no-header" in asked.value.hint
 
 
 @pytest.mark.parametrize(
