@@ -30,7 +30,6 @@ them.
 """
 
 import hashlib
-import re
 from collections.abc import Callable
 from typing import Literal
 
@@ -221,32 +220,22 @@ UNREAD = np.iinfo(np.int64).min
 NUMBERS: dict[str, Literal["s", "ms"]] = {r"\d{9,10}(\.\d+)?": "s", r"\d{12,13}": "ms"}
 """Unit of numbers since 1970, by their pattern."""
 
-ZONE = re.compile(r"(?<=\d)\s*(?:(?:UTC|GMT)(?=[+-]\d)|([A-Z]{2,4})$)")
-"""A zone at the end of a time. One before an offset, as in UTC+01:00, says nothing more."""
-ZONES = {"UTC": 0, "GMT": 0, "UT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3}
-ZONES |= {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
-"""Hours from UTC of the zones of Europe and of RFC 5322."""
+UTC = r"(?<=\d)\s*(?:UTC|GMT)(?=[+-]\d|$)"
+"""The name of UTC at the end of a time, or before an offset. Other names can be several zones, as CST can."""
 
 
 def read_times(texts: pa.StringArray) -> Microseconds:
-    """Read times in ISO 8601, also with the name of a zone, or as seconds or milliseconds since 1970."""
+    """Read times in ISO 8601, also with the name of UTC, or as seconds or milliseconds since 1970."""
     import pandas as pd
 
     values = pd.Series(pc.utf8_trim_whitespace(texts).to_pylist(), dtype="object")
-    values = values.str.replace(ZONE, _offset, regex=True)
+    values = values.str.replace(UTC, "", regex=True)
     times = pd.to_datetime(values, format="ISO8601", utc=True, errors="coerce")
     for pattern, unit in NUMBERS.items():
         numbers = pd.to_numeric(values.where(values.str.fullmatch(pattern) == True))  # noqa: E712 - not null
         times = times.where(numbers.isna(), pd.to_datetime(numbers, unit=unit, utc=True))
     microseconds = times.to_numpy(dtype="datetime64[us]").astype(np.int64)
     return np.asarray(np.where(times.isna(), UNREAD, microseconds))
-
-
-def _offset(zone: re.Match[str]) -> str:
-    """Return a zone as hours and minutes; what is none of ``ZONES`` stays, and is no time."""
-    if zone[1] is None:
-        return ""
-    return f"{ZONES[zone[1]]:+03d}:00" if zone[1] in ZONES else zone[0]
 
 
 def split_by_time(
@@ -276,8 +265,8 @@ def split_by_time(
             problem += f"; nor are {len(unread) - 1:,} others"
         raise DataError(
             f"data.split.by_time: {problem}.",
-            "Write times as 2024-12-31, 2024-12-31T18:30:00Z or seconds since 1970, take the row out, or set"
-            " data.split.by_time to null.",
+            "Write times as 2024-12-31, 2024-12-31T18:30:00+01:00 or seconds since 1970, take the row out, or"
+            " set data.split.by_time to null.",
         )
 
     parts = np.full(len(texts), TRAIN, np.int8)
