@@ -50,7 +50,7 @@ class Suspect(NamedTuple):
         key: Hash of its texts, which finds the row again: ``row_keys``.
         split: Its split; empty if it is not known.
         proposed: Class name or number that models predict that were trained without the row.
-        confidence: Probability of the proposed class; ``None`` without one.
+        confidence: Probability of the proposed class; NaN in a filled-in review, of which it is not read.
         place: Where the row is.
     """
 
@@ -59,7 +59,7 @@ class Suspect(NamedTuple):
     texts: tuple[str, ...]
     label: str
     proposed: str
-    confidence: float | None
+    confidence: float
     place: str
 
 
@@ -72,11 +72,8 @@ def write_review(path: Path, data: DataParams, suspects: Sequence[Suspect]) -> N
 
     rows = []
     for suspect in suspects:
-        confidence: float | str = ""
-        if suspect.confidence is not None:
-            confidence = round(suspect.confidence, 4)
         row: list[object] = [suspect.key, suspect.split, *suspect.texts]
-        row += [suspect.label, suspect.proposed, confidence, suspect.place, ""]
+        row += [suspect.label, suspect.proposed, round(suspect.confidence, 4), suspect.place, ""]
         rows.append(row)
     write_csv(path, data, header, rows)
 
@@ -111,7 +108,7 @@ def read_filled(path: Path, data: DataParams) -> list[tuple[int, Suspect, str]]:
                 split = row[names[SPLIT]].strip()
                 label = row[names[LABEL]].strip()
                 proposed = row[names[PROPOSED]].strip()
-                filled.append((number, Suspect(key, split, texts, label, proposed, None, place), correct))
+                filled.append((number, Suspect(key, split, texts, label, proposed, np.nan, place), correct))
     except (UnicodeDecodeError, csv.Error, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}.", 'Save it as "CSV UTF-8".') from None
     return filled

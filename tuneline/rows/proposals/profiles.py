@@ -13,7 +13,10 @@ from tuneline.rows.reading.limits import KEPT_CHARACTERS, MOST_VALUES, SAMPLE_RO
 NESTED = "\x00nested"
 """Beginning of a cell that holds a list or an object, which is not a text. A list follows it, as JSON."""
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Chinese and Japanese characters: each counts as a word, because no spaces separate words."""
+"""Chinese and Japanese characters: each counts as a word, because no spaces separate words.
+
+A letter of Thai or Khmer is less than a word: with these, names of classes would look like sentences.
+"""
 WORD_PATTERN = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\\W_])+")
 NUMBER = re.compile(r"(?=.{1,40}$)[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 FIRST_ROWS = 5

@@ -219,16 +219,16 @@ def indicator(value: Any) -> bool | None:
 
 
 LIST_HINT = """Write a flat list, ["a", "b"] or ['a', 'b'], and [] where no label applies."""
-BRACKETS = ("><", "][", "}{", ")(")
-"""Separators of names in brackets, ``<a><b>``: the ends of the cell have the outer brackets."""
+BRACKETS = "><"
+"""Separator of names in brackets, ``<a><b>``: the ends of the cell have the outer brackets."""
 _NO_COMMA = re.compile(r"""(?<=['"])\s+(?=['"])""")
 """Between elements of a list as NumPy writes it, which Python would read as one element."""
 
 
 def separated(text: str, separator: str) -> list[str]:
     """Return the parts of a cell."""
-    if separator in BRACKETS:
-        text = text.strip().removeprefix(separator[1]).removesuffix(separator[0])
+    if separator == BRACKETS:
+        text = text.strip().removeprefix("<").removesuffix(">")
     return text.split(separator)
 
 

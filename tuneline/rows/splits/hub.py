@@ -72,7 +72,7 @@ class Hub:
             problem = f"data.splits: {self.label} has no split {split!r}{nearest(split, self.data)}."
             raise DataError(
                 problem,
-                f"It has {listed(self.data)}. Divide one with data.split, or name a slice: 'train[90%:]'.",
+                f"It has {listed(self.data)}. Divide one with data.split.",
             )
         data = self.data[split]
         name = f"{self.label}, split {split}"

@@ -147,7 +147,7 @@ SAYS = {
         "someone/two third cannot be read: BuilderConfig 'third' not found. Available: ['first', 'second']"
     ),
     "no such split": (
-        "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split,"
+        "data.splits: someone/lines has no split 'validation'.\n  It has 'train'. Divide one with data.split."
     ),
     "no such column": ("someone/reviews, split train: no column 'texts'.\n  The nearest is 'text'."),
     "an unlabelled split to report on": (
