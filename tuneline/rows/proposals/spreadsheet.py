@@ -42,8 +42,7 @@ def write_csv(
 ) -> None:
     """Write a file for a spreadsheet. It appears complete or not at all.
 
-    The header is written as it is: a queue and a review are read back by the names of the project's own
-    columns.
+    The header is written as it is: a review is read back by the names of the project's own columns.
     """
     with replace_file(path) as partial, partial.open("w", encoding=ENCODING, newline="") as file:
         writer = csv.writer(file, delimiter=delimiter(data))
