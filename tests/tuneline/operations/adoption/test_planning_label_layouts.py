@@ -1,7 +1,6 @@
 """Several labels per text in the layouts that people have, each with its look-alike that has one label."""
 
 import csv
-import json
 import random
 import shlex
 
@@ -44,13 +43,6 @@ def write_csv(folder, header, columns, texts=None):
     return folder / "in.csv"
 
 
-def write_jsonl(folder, header, columns):
-    texts = texts_of(len(columns[0]))
-    rows = [dict(zip(["text", *header], row, strict=True)) for row in zip(texts, *columns, strict=True)]
-    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder / "in.jsonl"
-
-
 def write_parquet(folder, header, columns):
     texts = texts_of(len(columns[0]))
     pq.write_table(
@@ -84,14 +76,6 @@ def semicolons(folder):
     return write_csv(folder, ["tags"], [joined(";")])
 
 
-def commas_of_numbers(folder):
-    return write_csv(folder, ["codes"], [joined(",", names=["1", "4", "17", "23"])])
-
-
-def lists_of_json(folder):
-    return write_jsonl(folder, ["tags"], [sets_of()])
-
-
 def lists_of_parquet(folder):
     return write_parquet(folder, ["tags"], [sets_of()])
 
@@ -113,8 +97,6 @@ SEPARATED = {"layout": "separated"}
 COLUMNS = {"layout": "columns", "columns": TAGS}
 LAYOUTS = [
     (semicolons, "tags", {**SEPARATED, "separator": ";"}),
-    (commas_of_numbers, "codes", {**SEPARATED, "separator": ","}),
-    (lists_of_json, "tags", {"layout": "lists"}),
     (lists_of_parquet, "tags", {"layout": "lists"}),
     (columns_among_others, "labels", COLUMNS),
 ]
