@@ -158,9 +158,9 @@ def expectations(table: Table, params: ValidateParams) -> Iterator[tuple[Check, 
     The ``meta`` of an expectation has the key of the check and the position of the requirement in it.
     """
     for check in (*CHECK_TABLE.values(), *table.own):
-        severity = params.severity_of(check.key)
-        if check.table != table.kind or severity == "ignore":
+        if check.table != table.kind:
             continue
+        severity = params.severity_of(check.key)
         rows = max(table.rows, 1)
         mostly = (rows - check.tolerated(params, rows)) / rows
         for position, requirement in enumerate(check.requires):

@@ -348,11 +348,11 @@ def test_one_row_of_a_small_split_passes_where_a_share_is_tolerated(data, check)
     assert failed_checks(results) == set()
 
 
-def test_severity_of_a_check_can_be_changed_and_a_check_ignored(data, check):
+def test_severity_of_a_check_can_be_changed(data, check):
     data.raw["train"]["one"][8] += "\x07"
     data.raw["train"]["two"][3] = data.raw["train"]["one"][3] = " "
-    severities = {"control_characters": "error", "blank_text": "ignore"}
+    severities = {"control_characters": "error", "blank_text": "warning"}
     data.set_params(lambda values: values["validate"].update(severity=severities))
     results = check(data, only=["control_characters", "blank_text"])
     assert [error.check for error in results.errors] == ["control_characters"]
-    assert failed_checks(results) == {"control_characters"}
+    assert failed_checks(results) == {"control_characters", "blank_text"}

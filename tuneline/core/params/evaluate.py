@@ -21,7 +21,7 @@ from tuneline.core.params.section import (
 
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "int8"]
-CheckSeverity = Literal["error", "warning", "ignore"]
+CheckSeverity = Literal["error", "warning"]
 
 ERROR_CHECKS = (
     "rows", "blank_text", "broken_encoding", "label_set", "absent_classes",
@@ -59,7 +59,7 @@ class ValidateParams(Section):
     """Limits of the data checks. A limit with the name of a check is a fraction of the rows of a split."""
 
     severity: Mapping[str, CheckSeverity] = {}
-    """Severities that are not the default ones: error, warning or ignore, by check."""
+    """Severities that are not the default ones: error or warning, by check."""
     min_rows: Positive = 20
     """``rows``: smallest number of rows of a split."""
     min_class_rows: Positive = 5
