@@ -314,7 +314,9 @@ def _add_drift(table: Table, data: DerivedData, check: str, distances: list[Dist
     value, p_value = distances[position]
     words = f"population stability index {value:.4g}"
     if len(distances) > 1:
-        words = f"label {data.labels.class_names[position]!r}, {words}"
+        names = [f"label {name!r}" for name in data.labels.class_names]
+        names.append("labels that this data lacks")  # the bin that `labels_as` adds
+        words = f"{names[position]}, {words}"
     if p_value > significance:
         value = 0.0
         words += ", not significant"

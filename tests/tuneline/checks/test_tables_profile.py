@@ -1,11 +1,12 @@
 import pytest
 
 from stages.validate import FETCH_REFERENCE
+from tests.tuneline.checks.data import good_sets
 from tuneline.checks.analysis.distributions import Distribution
 from tuneline.checks.results import Profile
 from tuneline.checks.tables import derive_tables, labels_as
 from tuneline.core.runtime.errors import DataError
-from tuneline.model.tasks import Classification, Regression
+from tuneline.model.tasks import Classification, Multilabel, Regression
 
 
 @pytest.fixture
@@ -38,6 +39,19 @@ def test_labels_are_compared_by_name_and_not_by_id(profile):
     assert labels_as(profile, Classification(("yes", "new")), "train") == Distribution(
         (0.0, 1.0), (yes, 0, no + perhaps)
     )
+
+
+def test_label_of_the_promoted_data_that_left_has_drifted(check, tmp_path):
+    data = good_sets()
+    derived = derive_tables(data.params, data.write(tmp_path / "data"), None)
+    promoted = Profile.of(derived.labels, derived.profiles)
+    data.labels = Multilabel(data.labels.class_names[1:])
+    for split in (*data.raw.values(), *data.tokenized.values()):
+        split["labels"] = [[label - 1 for label in labels if label] for labels in split["labels"]]
+    results = check(data, promoted, only=["promoted_labels"])
+    failed = {entry.split: entry.found for entry in results.record.checks if entry.status == "failed"}
+    assert set(failed) == {"train", "validation", "test"}
+    assert all("labels that this data lacks" in found for found in failed.values())
 
 
 def test_labels_of_another_task_are_not_compared(profile):
