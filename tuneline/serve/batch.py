@@ -152,7 +152,11 @@ def _is_newer(result: Path, path: Path, model: ModelChoice) -> bool:
     if not result.is_file():
         return False
     record = model.file().parent / EXPORT_RECORD
-    return result.stat().st_mtime_ns > max(record.stat().st_mtime_ns, path.stat().st_mtime_ns)
+    changes = []
+    for source in (path, record, record.parent):
+        # ctime: what mv, cp -p or rsync -t brings has an old mtime; lstat: a link may lead elsewhere since
+        changes += [source.stat().st_ctime_ns, source.lstat().st_ctime_ns]
+    return result.stat().st_mtime_ns > max(changes)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -75,6 +76,35 @@ def test_results_that_are_older_than_the_model_are_made_again(given, predict, cl
     assert predict("in", "-o", "out/", model=model).exit_code == 0
     (model / "export.json").touch()
     assert "already" not in predict("in", "-o", "out/", model=model).stderr
+
+
+def test_results_are_made_again_of_what_was_written_before_them_and_came_later(
+    given, predict, classification, tmp_path
+):
+    model = shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    shutil.copytree(model, tmp_path / "other")
+    (tmp_path / "corrected.csv").write_bytes(Path("in/b.csv").read_bytes())
+    (tmp_path / "kept.jsonl").write_bytes(Path("in/c.jsonl").read_bytes())
+
+    def kept():
+        done = predict("in", "-o", "out/", model=model)
+        assert done.exit_code == 0, done.output
+        results = re.search(r"out has (\d) of 3 results", done.stderr)
+        return int(results[1]) if results else 0
+
+    assert kept() == 0
+    assert kept() == 3
+    (tmp_path / "corrected.csv").rename("in/b.csv")
+    assert kept() == 2
+    shutil.copy2(tmp_path / "kept.jsonl", "in/c.jsonl")
+    assert kept() == 2
+    Path("in/c.jsonl").unlink()
+    Path("in/c.jsonl").symlink_to(tmp_path / "kept.jsonl")
+    assert kept() == 2
+    assert kept() == 3
+    model.rename(tmp_path / "old")
+    (tmp_path / "other").rename(model)
+    assert kept() == 0
 
 
 def test_file_with_bad_rows_has_no_result_unless_they_are_skipped(given, predict):
