@@ -85,6 +85,7 @@ def predict_input(
     with open_table(source) as table:
         kept = columns.kept
         if kept is None:
+            table.is_whole = True
             kept = tuple(table.names())
         check_columns(table.names(), columns.texts + kept, table.name, table.hint)
         output_columns = OutputColumns(model.task, kept, options.rule, options.why)

@@ -230,9 +230,13 @@ class JsonTable(FileTable):
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[int, list[Any] | RowProblem]]:
         """Yield the line and the values of each object, or its problem."""
+        named = set(self._names)
         for line, record in self._objects:
             if isinstance(record, RowProblem):
                 yield line, record
+            elif self.is_whole and (keys := record.keys() - named):
+                hint = f"Give {listed(sorted(keys))} to the first object, as null; or name what to copy."
+                yield line, RowProblem(line, "a key that the first objects lack", hint)
             else:
                 yield line, [record.get(name) for name in columns]
 

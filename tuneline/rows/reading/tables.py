@@ -345,11 +345,13 @@ class FileTable(ABC):
     Attributes:
         lines: The lines of a text file.
         hint: What to do about a column that is missing.
+        is_whole: Every column is wanted: a value of a column that ``names`` lacks makes a row bad.
     """
 
     source: Input
     lines: TextLines | None = None
     hint: str | None = None
+    is_whole: bool = False
 
     @property
     def name(self) -> str:

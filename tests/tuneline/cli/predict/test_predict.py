@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.small_pipeline import QUEUES
-from tests.tuneline.cli.predict.conftest import lines_of
+from tests.tuneline.cli.predict.conftest import PAIR, lines_of
+from tuneline.core.runtime.errors import InputError
 
 
 def source(project, columns=("subject", "body")):
@@ -85,9 +86,20 @@ def test_every_column_is_kept(predict, tmp_path):
     kept = {"row": "1", "id": "7", "body": "is missing", "input_label": "mine", "subject": "the parcel"}
     assert {name: line[name] for name in kept} == kept
     assert line["label"] in QUEUES
-    rows = '{"subject": "a", "body": "b", "id": 7}\n{"body": "b", "subject": "a", "new": 1}\n'
+    rows = '{"subject": "a", "body": "b", "id": 7}\n{"body": "b", "subject": "a"}\n'
     piped = lines_of(predict("--keep", "all", "--keep", "id", given=rows.encode()).stdout)
-    assert [(line["subject"], line["id"], "new" in line) for line in piped] == [
-        ("a", 7, False),
-        ("a", None, False),
-    ]
+    assert [(line["subject"], line["id"]) for line in piped] == [("a", 7), ("a", None)]
+
+
+def test_key_that_the_first_objects_lack_is_kept_or_a_bad_row(predict, tmp_path):
+    """A file says its columns in its first 1,000 objects, a pipe in the first one."""
+    ticket = PAIR.replace("}", ', "ticket": 7}')
+    (tmp_path / "in.jsonl").write_text(PAIR + ticket)
+    in_file = lines_of(predict("in.jsonl", "--keep", "all").stdout)
+    assert [line["ticket"] for line in in_file] == [None, 7]
+
+    piped = predict("--keep", "all", given=(PAIR + ticket).encode())
+    assert piped.exit_code == InputError.status
+    assert "line 2" in piped.stderr
+    assert "'ticket'" in piped.stderr
+    assert len(lines_of(predict("--keep", "subject", given=(PAIR + ticket).encode()).stdout)) == 2
