@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -34,7 +35,7 @@ from tuneline.serve.columns import (
 )
 
 OUTPUT_KINDS: dict[str, Kind] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str).encode
 
 
 def output_kind_of(target: Path | None, is_folder: bool) -> Kind:
@@ -55,10 +56,25 @@ def json_line(values: dict[str, Any]) -> str:
     """Return an object as JSON in which each control character is an escape, so that it is read back.
 
     JSON itself escapes the control characters of ASCII only, and standard output may be a terminal, which
-    obeys more of them.
+    obeys more of them. A number that is NaN or infinite, which JSON does not have, is null.
     """
-    escaped = CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", _to_json(values))
+    try:
+        text = _to_json(values)
+    except ValueError:
+        text = _to_json(_finite(values))
+    escaped = CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return f"{escaped}\n"
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with ``None`` for each number that is NaN or infinite."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 class Writer(ABC):

@@ -2,6 +2,7 @@
 are."""
 
 import json
+import math
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -51,6 +52,15 @@ def test_json_line_has_nothing_that_a_terminal_obeys_and_is_read_back(text):
     line = json_line({"text": text, "a\x9b": text})
     assert not CONTROL_CHARACTERS.search(line)
     assert json.loads(line) == {"text": text, "a\x9b": text}
+
+
+def test_kept_number_that_is_nan_or_infinite_is_null_in_json(tmp_path):
+    nested = [{"share": math.inf}, 2.5]
+    write(tmp_path / "out.jsonl", "jsonl", ["price", "nested"], [(math.nan, nested), (1.5, [])])
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    first, second = map(json.loads, lines)
+    assert (first["price"], first["nested"]) == (None, [{"share": None}, 2.5])
+    assert (second["price"], second["nested"]) == (1.5, [])
 
 
 SETS = Multilabel(("billing", "=damage", "a;b"), thresholds=(0.5, 0.25, 0.5))
