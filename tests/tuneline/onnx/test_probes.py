@@ -4,11 +4,13 @@ import json
 import shutil
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.exported_pipeline import published_pipeline
 from tuneline import TextClassifier
 from tuneline.core.runtime.errors import StageError
+from tuneline.core.stage.records import file_hash
 from tuneline.onnx.probes import check_probes, probe_outputs, probe_texts
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 
@@ -50,6 +52,21 @@ def test_other_numbers_are_refused_and_rounding_is_not(tmp_path, tmp_path_factor
     with pytest.raises(StageError, match="the fp32 model computes other numbers here") as error:
         check_probes(model, folder)
     assert "onnxruntime" in error.value.hint
+
+
+def test_model_that_computes_nan_is_refused(tmp_path, tmp_path_factory):
+    """The hash in its record is that of the damaged file."""
+    published = published_pipeline(tmp_path_factory, "classification") / "models/onnx"
+    folder = shutil.copytree(published, tmp_path / "onnx")
+    graph = onnx.load(folder / "model.onnx")
+    (bias,) = [weights for weights in graph.graph.initializer if weights.name == "classifier.bias"]
+    bias.raw_data = np.full(bias.dims, np.nan, np.float32).tobytes()
+    onnx.save(graph, folder / "model.onnx")
+    record = json.loads((folder / EXPORT_RECORD).read_text())
+    record["models"]["fp32"]["sha256"]["model.onnx"] = file_hash(folder / "model.onnx")
+    (folder / EXPORT_RECORD).write_text(json.dumps(record))
+    with pytest.raises(StageError, match="differ by up to nan"):
+        check_probes(TextClassifier.load(folder, threads=1), folder)
 
 
 def test_tokenizer_that_reads_other_tokens_is_noticed(tmp_path, tmp_path_factory):
