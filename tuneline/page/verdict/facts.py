@@ -178,14 +178,19 @@ class RunFacts:
         if len(validation) < 2 or len(training) < 2:
             return False
         has_risen = validation[-1] > min(validation) * (1 + OVERFIT)
-        return has_risen and not training[-1] >= training[0]  # a loss that is NaN has not risen
+        return has_risen and training[-1] < training[0]
 
     @property
     def validated(self) -> tuple[str, Sequence[float]]:
-        """Name and values of the metric that chooses the kept weights, higher being better."""
-        name = next((column for column in self.validation if column not in ("step", "loss")), "loss")
+        """Name and values of the metric that chooses the kept weights, higher being better.
+
+        Instead of a function of the user, it is the loss: the curve does not say which values are better.
+        """
+        name = next(
+            (column for column in self.validation if column in ALL_METRICS and column != "loss"), "loss"
+        )
         values = self.validation.get(name, ())
-        if name in ALL_METRICS and not ALL_METRICS[name].greater_is_better:
+        if not ALL_METRICS[name].greater_is_better:
             return name, [-value for value in values]
         return name, values
 

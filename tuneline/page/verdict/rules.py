@@ -380,12 +380,6 @@ def _diverged(run: RunFacts) -> Finding | None:
     losses = run.losses.get("loss", ())
     if len(losses) < 4:
         return None
-    advice = "Lower train.learning_rate."
-    for step, loss in zip(run.losses["step"], losses, strict=True):
-        if not math.isfinite(loss):
-            sentence = f"The training loss is not a finite number at step {step:.0f}."
-            return Finding("loss_not_finite", "bad", sentence, advice)
-
     # Single losses are noisy: compare the means of the first quarter and the last.
     size = len(losses) // 4
     first = fmean(losses[:size])
@@ -393,7 +387,7 @@ def _diverged(run: RunFacts) -> Finding | None:
     if last <= first * (1 - CLEAR_LOSS):
         return None
     sentence = f"The training loss does not fall: {first:.3f} at first, {last:.3f} at the end."
-    return Finding("loss_does_not_fall", "warning", sentence, advice)
+    return Finding("loss_does_not_fall", "warning", sentence, "Lower train.learning_rate.")
 
 
 def _still_improving(run: RunFacts) -> Finding | None:
@@ -406,10 +400,12 @@ def _still_improving(run: RunFacts) -> Finding | None:
     is_best = as_shown(metric[-1]) > as_shown(max(metric[:-1]))
     if not is_best or losses[-1] > min(losses[:-1]) * (1 - STILL_FALLS):
         return None
-    values = run.validation[name]
+    changes = []
+    for column in dict.fromkeys((name, "loss")):
+        values = run.validation[column]
+        changes.append(f"{column} {values[-2]:.3f} to {values[-1]:.3f}")
     sentence = (
-        f"Validation was still improving at the last step: {name} {values[-2]:.3f} to {values[-1]:.3f}, loss"
-        f" {losses[-2]:.3f} to {losses[-1]:.3f} since step {steps[-2]:.0f}."
+        f"Validation was still improving at the last step: {', '.join(changes)} since step {steps[-2]:.0f}."
     )
     return Finding("still_improving", "warning", sentence, f"Train longer: {run.longer}.")
 

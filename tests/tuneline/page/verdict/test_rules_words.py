@@ -16,9 +16,9 @@ from tuneline.page.verdict.rules import judge_run, next_steps
 
 CODES = {
     "one_prediction", "undecided_leaked", "undecided_few", "not_above_uninformed", "not_above_majority",
-    "not_above_simple_model", "good", "labels_per_row", "never_predicted", "chosen_head", "loss_not_finite",
-    "loss_does_not_fall", "still_improving", "overfitting", "leaks", "nothing_published",
-    "left_out", "published_in_doubt", "not_above_frozen", "unknown_language",
+    "not_above_simple_model", "good", "labels_per_row", "never_predicted", "chosen_head",
+    "loss_does_not_fall", "still_improving", "overfitting", "leaks", "nothing_published", "left_out",
+    "published_in_doubt", "not_above_frozen", "unknown_language",
 }  # fmt: skip
 
 
