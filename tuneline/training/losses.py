@@ -17,7 +17,7 @@ from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.stage.arrays import RowNumbers
 from tuneline.judge.metrics.functions import ProjectFunction
 from tuneline.judge.metrics.predictions import Predictions
-from tuneline.judge.metrics.scores import task_metrics
+from tuneline.judge.metrics.table import metrics_for
 from tuneline.model.linear.thresholds import choose_thresholds, divisions
 from tuneline.model.tasks import Multilabel, Task
 from tuneline.model.tasks.probabilities import SMALLEST
@@ -189,7 +189,7 @@ def check_metric(params: TrainParams, task: Task) -> None:
     Raises:
         ParamsError: It does not.
     """
-    names = [metric.name for metric in task_metrics(task) if metric.validated]
+    names = [metric.name for metric in metrics_for(task.judged_as) if metric.validated]
     if params.metric not in names and not FunctionName.matches(params.metric):
         raise ParamsError(
             f"train.metric: {params.metric!r} is not a metric of {task.kind}.",

@@ -32,11 +32,4 @@ ALL_METRICS: Mapping[str, Metric] = {
 
 def reported_metrics(task: Task) -> list[Metric]:
     """Return the metrics of a task, in the order in which people see them."""
-    from tuneline.judge.metrics.scores import task_metrics
-
-    names = [metric.name for metric in task_metrics(task)]
-    reported = []
-    for metric in ALL_METRICS.values():
-        if metric.name in names or (metric.name not in METRIC_TABLE and task.judged_as in metric.kinds):
-            reported.append(metric)
-    return reported
+    return [metric for metric in ALL_METRICS.values() if task.judged_as in metric.kinds]

@@ -27,7 +27,7 @@ from tuneline.core.stage.tables import (
     with_features,
     write_batches,
 )
-from tuneline.judge.metrics.scores import averaging, compute_metric, prediction_metrics, scale_numbers
+from tuneline.judge.metrics.scores import averaging, compute_metric, prediction_metrics
 from tuneline.judge.metrics.stats import (
     LEVEL,
     RESAMPLES,
@@ -36,7 +36,7 @@ from tuneline.judge.metrics.stats import (
     metric_interval,
     paired_difference,
 )
-from tuneline.judge.metrics.table import METRIC_TABLE, Metric
+from tuneline.judge.metrics.table import Metric
 from tuneline.model.tasks import Task
 from tuneline.model.tasks.columns import array_of, column_of, label_type, read_task, stored_as
 from tuneline.model.tasks.task import Labels, Logits
@@ -114,12 +114,7 @@ class Predictions:
 
     def scores(self) -> dict[str, float]:
         """Return the metrics of training that predictions suffice to compute, by name."""
-        task = self.task
-        scores = prediction_metrics(task.judged_as, self.labels, self.values, averaging(task))
-        scale = scale_numbers(task)
-        if scale is not None:
-            scores["mae"] = compute_metric(METRIC_TABLE["mae"], scale[self.labels], scale[self.values])
-        return scores
+        return prediction_metrics(self.task.judged_as, self.labels, self.values, averaging(self.task))
 
     def loss(self) -> float:
         """Return the mean loss of the logits, computed in float64."""

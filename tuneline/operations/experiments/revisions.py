@@ -18,7 +18,7 @@ from tuneline.core.runtime.errors import DataError, StageError
 from tuneline.core.stage.entry import require
 from tuneline.core.stage.tables import SplitReader, is_split_file
 from tuneline.judge.metrics.predictions import Predictions, read_predictions
-from tuneline.judge.metrics.scores import task_metrics
+from tuneline.judge.metrics.table import metrics_for
 from tuneline.operations.experiments.paired import PairedComparison
 from tuneline.operations.experiments.saved import resolve_revision
 from tuneline.page.titles import positive_class
@@ -178,7 +178,7 @@ def compare_revisions(
     first = now.take(rows[order])
     second = then.take(rows_then[order]).translated(task)
 
-    metrics = [metric for metric in task_metrics(task) if metric.resampled]
+    metrics = [metric for metric in metrics_for(task.judged_as) if metric.resampled]
     models = PairedComparison.of(first, second.values, metrics, seed=seed)
     left_out = (len(now) - len(common), len(then) - len(common))
     is_relabelled = (second.labels != first.labels).reshape(len(common), -1).any(axis=1)
