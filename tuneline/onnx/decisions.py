@@ -92,7 +92,7 @@ class ModelDecisions:
         task = calibrated(validation)
         validation = replace(validation, task=task)
         reported = replace(reported, task=task)
-        costs = chosen_costs(costs, validation)
+        warn_of_costs(costs, validation)
         evidence = None
         if new is not None:
             promising = judged_answers(costs, reported.take(new))
@@ -177,21 +177,19 @@ def cost_record(params: CostParams | None, task: Task) -> CostRecord | None:
     return CostRecord(errors=errors, abstain=params.abstain)
 
 
-def chosen_costs(record: CostRecord | None, validation: Predictions) -> CostRecord | None:
-    """Return the costs if answers that heed them have cost less on validation than the plain ones."""
+def warn_of_costs(record: CostRecord | None, validation: Predictions) -> None:
+    """Print a warning if answers that heed the costs have cost more on validation than the plain ones."""
     rule = cost_rule(record, validation.task)
     if rule is None or not len(validation):
-        return record
+        return
     scores = validation.task.scores(validation.logits)
     heeded = float(rule.costs(scores, validation.labels).mean())
     plain = float(rule.plain_costs(scores, validation.labels).mean())
-    if heeded <= plain:
-        return record
-    say(
-        f"compare: decide.costs is not applied: on validation, the most probable class costs {plain:.4g} per"
-        f" row, and the answers that heed the costs {heeded:.4g}."
-    )
-    return None
+    if heeded > plain:
+        say(
+            f"compare: WARNING: decide.costs: on validation, answers that heed the costs cost {heeded:.4g}"
+            f" per row, and the most probable class {plain:.4g}."
+        )
 
 
 def cost_metrics(record: CostRecord | None, reported: Predictions) -> dict[str, float]:

@@ -18,8 +18,6 @@ from tuneline.judge.metrics.predictions import Predictions
 from tuneline.model.tasks import Classification, Regression
 from tuneline.onnx.decisions import (
     ModelDecisions,
-    chosen_costs,
-    cost_metrics,
     cost_record,
     half_width,
     new_rows,
@@ -83,7 +81,7 @@ def test_costs_of_errors_are_by_the_names_of_the_data():
     assert record.errors == {"fraud": {"ok": 50.0}, "ok": {"fraud": 2.0}}
 
 
-def test_costs_are_heeded_where_that_has_cost_less_on_validation():
+def test_costs_decide_about_answers():
     record = cost_record(CostParams(abstain=0.1, of={"fraud": {"ok": 50.0}}), TASK)
     decided = decisions(costs=record)
     assert decided.costs == record
@@ -94,14 +92,19 @@ def test_costs_are_heeded_where_that_has_cost_less_on_validation():
     assert len(decided.evidence.promising) < 1000, "rows without an answer promise nothing"
 
 
-def test_costs_are_not_heeded_where_that_has_cost_more_on_validation(capsys):
+def test_costs_that_have_cost_more_on_validation_are_heeded_with_a_warning(capsys):
     record = cost_record(CostParams(of={"fraud": {"ok": 50.0}}), TASK)
     random = np.random.default_rng(0)
     logits = random.normal(0, 1, (500, 2)).astype(np.float32)
     never_fraud = Predictions.of_logits(np.ones(500, np.int64), logits, TASK)
-    assert chosen_costs(record, never_fraud) is None
-    assert "decide.costs is not applied" in capsys.readouterr().out
-    assert cost_metrics(None, never_fraud) == {}
+    decided = ModelDecisions.of(record, never_fraud, outputs(1000, 1), np.ones(1000, bool))
+    assert decided.costs == record
+    assert "WARNING: decide.costs" in capsys.readouterr().out
+
+
+def test_costs_that_have_cost_less_on_validation_have_no_warning(capsys):
+    decisions(costs=cost_record(CostParams(abstain=0.1, of={"fraud": {"ok": 50.0}}), TASK))
+    assert "WARNING" not in capsys.readouterr().out
 
 
 def test_leaked_rows_of_the_checks_are_not_new(tmp_path, monkeypatch):
@@ -140,8 +143,7 @@ def test_decisions_are_published_with_the_models(project):
     # a program decides by them
     model = TextClassifier.load(project / "models/onnx", "int8")
     assert model.task.temperature == record.models["int8"].decisions["temperature"]
-    if record.models["int8"].costs is not None:
-        assert model.rule.costs.abstain == 0.95
+    assert model.rule.costs.abstain == 0.95
 
 
 def test_nine_of_ten_new_numbers_are_within_the_interval():
