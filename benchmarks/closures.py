@@ -16,7 +16,7 @@ MOST = {
     "stages.compare": 44,
     "tuneline.serve.text_classifier": 18,
     "tuneline.serve.occlusion": 15,
-    "tuneline.cli.init": 54,
+    "tuneline.cli.init": 55,
     "tuneline.cli.predict": 45,
     "tuneline.cli.evaluate": 69,
 }

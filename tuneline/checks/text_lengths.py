@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from tuneline.core.stage.texts import UNSPACED
 from tuneline.model.tokens.encoding import encode_batch
 from tuneline.model.tokens.long_text import LEAST_SHARE
 
@@ -27,9 +28,7 @@ With marks between words, that is about 2.5 tokens for each word. ``bert-base-un
 English, 1.6 in tweets, 2.1 in German, 2.6 in Finnish, and 3.9 in Russian.
 """
 _MARKS = r"!-/:-@\[-`{-~"
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Characters of languages without spaces between words, such as Thai and Chinese: each counts as a word."""
-WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_MARKS}{_UNSPACED}]+")
+WORD = re.compile(rf"[{UNSPACED}]|[^\s{_MARKS}{UNSPACED}]+")
 MARK = re.compile(f"[{_MARKS}]")
 MEASURED_AT_A_TIME = 200
 """Texts per call of the tokenizer: an encoding takes about 100 bytes per token, and these texts are long."""
