@@ -83,7 +83,7 @@ USER ${UID}
 EXPOSE 8000
 # This path needs no token.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/v2/health/ready', timeout=4)"]
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=4)"]
 # It demands TUNELINE_SERVICE_TOKEN. It handles SIGTERM and starts no process, so it may be the first one.
 ENTRYPOINT ["tuneline", "serve", "--model", "/model", "--host", "0.0.0.0"]
 

@@ -34,7 +34,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
         str, typer.Option(help="Address to listen on. Others than this machine's own need a token")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Its port; 0 for a free one")] = 8000,
-    name: Annotated[str, typer.Option(help="Name of the model, in the dialects that have one")] = "tuneline",
+    name: Annotated[str, typer.Option(help="Name of the model, in /info and on the page")] = "tuneline",
     allow_host: Annotated[
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="Name by which it may be asked; repeatable"),
@@ -45,7 +45,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     risk: Risk = None,
     certainty: Certainty = CERTAINTY,
 ) -> None:
-    """Answer requests with the exported model: /predict, /v2/models/NAME/infer; a page at /.
+    """Answer requests with the exported model: /predict, /v1/predictions; a page at /.
 
     Requests for the schedule of flows are another server's: `make schedule`.
     """

@@ -1,6 +1,6 @@
 """The application: which path answers what.
 
-``POST /predict`` and ``/`` speak as text-embeddings-inference, and ``/v2`` the Open Inference Protocol.
+``POST /predict`` and ``/`` speak as text-embeddings-inference.
 ``/v1/predictions`` and ``/v1/why`` have everything that the page at ``/`` shows.
 """
 
@@ -21,26 +21,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tuneline.core.stage.machine import threads
-from tuneline.serve.dialects import (
-    model_metadata,
-    open_inference_answer,
-    read_open_inference,
-    read_tei,
-    tei_answer,
-    tei_info,
-)
 from tuneline.serve.engine import Engine
 from tuneline.serve.guard import PAGE_FILES, RequestGuard
 from tuneline.serve.log import LOG, address_of
 from tuneline.serve.models import ModelSource, ServedModel
 from tuneline.serve.requests import (
-    RequestError,
     ServiceLimits,
     error_response,
     field_of,
     read_json,
     texts_of_request,
 )
+from tuneline.serve.tei import read_tei, tei_answer, tei_info
 from tuneline.serve.text_classifier import TextClassifier
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -54,7 +46,7 @@ class ServiceSettings:
 
     Attributes:
         source: Where the model comes from.
-        name: Name of the model in the dialects that have one.
+        name: Name of the model in ``/info`` and on the page.
         limits: What requests may take.
         token: What clients must send; ``None``: nothing.
         hosts: Names by which the service is asked; empty: those of this machine, or with a token any.
@@ -136,15 +128,6 @@ class Service:
             answer = [answer]  # as the hub answers, whose client takes the first row
         return self._response(model, predictions, answer)
 
-    async def infer(self, request: Request) -> Response:
-        """Answer in the Open Inference Protocol."""
-        model = self._asked_model(request)
-        body = await read_json(request, self.settings.limits)
-        texts = read_open_inference(body, model, self.settings.limits)
-        predictions, _ = await self.engine.answer(model, texts)
-        answer = open_inference_answer(self.settings.name, body, model, predictions)
-        return self._response(model, predictions, answer)
-
     async def predictions(self, request: Request) -> Response:
         """Answer with everything that predictions have."""
         model = self.model.current
@@ -174,27 +157,9 @@ class Service:
         }
         return self._response(model, [], answer)
 
-    async def metadata(self, request: Request) -> Response:
-        """Describe the model."""
-        return JSONResponse(model_metadata(self.settings.name, self._asked_model(request)))
-
-    async def model_ready(self, request: Request) -> Response:
-        """Say that the model answers."""
-        model = self._asked_model(request)
-        content = {"name": self.settings.name, "version": model.version, "ready": self.is_ready}
-        return JSONResponse(content, self._ready_status())
-
-    async def server(self, _request: Request) -> Response:
-        """Describe the server."""
-        return JSONResponse({"name": "tuneline", "version": "2", "extensions": []})
-
-    async def live(self, _request: Request) -> Response:
-        """Say that the service runs."""
-        return JSONResponse({"live": True})
-
     async def ready(self, _request: Request) -> Response:
         """Say whether the service takes requests: it ends after those that it has."""
-        return JSONResponse({"live": True, "ready": self.is_ready}, self._ready_status())
+        return JSONResponse({"ready": self.is_ready}, 200 if self.is_ready else 503)
 
     async def info(self, _request: Request) -> Response:
         """Describe the model as text-embeddings-inference does."""
@@ -208,15 +173,6 @@ class Service:
         return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
 
     # -- parts of them
-
-    def _ready_status(self) -> int:
-        return 200 if self.is_ready else 503
-
-    def _asked_model(self, request: Request) -> TextClassifier:
-        """Return the model, if it is the one that the path names."""
-        if request.path_params["name"] != self.settings.name:
-            raise RequestError(404, f"This service has the model {self.settings.name!r}.")
-        return self.model.current
 
     def _response(self, model: TextClassifier, predictions: list[Any], content: Any) -> Response:
         """Return an answer, whose header names the version that answered; its predictions are counted."""
@@ -233,12 +189,6 @@ def application(service: Service) -> ASGIApp:
         Route("/predict", service.tei, methods=["POST"]),
         Route("/v1/predictions", service.predictions, methods=["POST"]),
         Route("/v1/why", service.why, methods=["POST"]),
-        Route("/v2/models/{name}/infer", service.infer, methods=["POST"]),
-        Route("/v2", service.server),
-        Route("/v2/health/live", service.live),
-        Route("/v2/health/ready", service.ready),
-        Route("/v2/models/{name}", service.metadata),
-        Route("/v2/models/{name}/ready", service.model_ready),
         Route("/health", service.ready),
         Route("/info", service.info),
         Route("/metrics", service.metrics),

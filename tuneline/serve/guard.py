@@ -14,7 +14,7 @@ from tuneline.serve.requests import LAST, RequestError, error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """Names of this machine, by which a service without a token is asked."""
-PROBES = frozenset({"/health", "/v2/health/live", "/v2/health/ready"})
+PROBES = frozenset({"/health"})
 """What anybody may read: probes have no token, and ask by the address of a container."""
 PAGE_FILES = {
     "/": ("tuneline.serve", "page.html", "text/html"),

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from tuneline.core.repository.promoted_models import ModelRepository
 from tuneline.core.runtime.errors import StageError
 from tuneline.core.stage.records import file_hash
+from tuneline.model.tasks import Regression
 from tuneline.onnx.probes import check_probes
 from tuneline.onnx.usage import EXPORT_RECORD, NO_MODEL, exported_file
-from tuneline.serve.dialects import model_metadata
 from tuneline.serve.log import LOG
 from tuneline.serve.text_classifier import TextClassifier
 
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
 def contract(model: TextClassifier) -> dict[str, Any]:
     """Return what clients of a model rely on: its inputs and outputs."""
-    metadata = model_metadata("", model)
-    del metadata["versions"]
-    return metadata
+    task = model.task
+    return {
+        "text_columns": model.text_columns,
+        "task": task.kind,
+        "labels": task.class_names,
+        "has_interval": isinstance(task, Regression) and task.half_width is not None,
+    }
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.service import running_service
-from tests.tuneline.serve.hostile import MARK, attack, honest, send, tensor, whole_requests
-
-INFER = "/v2/models/tuneline/infer"
+from tests.tuneline.serve.hostile import MARK, attack, honest, send, whole_requests
 
 
 def port_of(service):
@@ -44,24 +42,17 @@ def assert_handled(answer):
     assert answer.status_code == 200 or answer.json()["error"]
 
 
-@given(st.sampled_from(["/predict", "/", "/v1/predictions", "/v1/why", INFER]), BODIES)
+@given(st.sampled_from(["/predict", "/", "/v1/predictions", "/v1/why"]), BODIES)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json_is_answered_or_refused(pairs, path, body):
     content = json.dumps(body).encode()
     assert_handled(pairs.client.post(path, content=content))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(tensor(shape=[int("9" * 4_300)] * 460), id="shape"),
-        pytest.param(b'{"inputs": [' + b'["a","b"],' * 190_000 + b'["a","b"]]}', id="rows"),
-    ],
-)
-def test_large_requests_are_refused_without_a_look_at_all_they_have(pairs, content):
+def test_large_request_is_refused_without_a_look_at_all_it_has(pairs):
+    content = b'{"inputs": [' + b'["a","b"],' * 190_000 + b'["a","b"]]}'
     started = time.monotonic()
-    path = INFER if content.startswith(b'{"inputs": [{') else "/predict"
-    assert pairs.client.post(path, content=content).status_code in {413, 422}
+    assert pairs.client.post("/predict", content=content).status_code == 413
     assert time.monotonic() - started < 1.2
 
 

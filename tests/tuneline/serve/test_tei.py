@@ -1,4 +1,4 @@
-"""The dialect of text-embeddings-inference, also by Hugging Face's own client."""
+"""The paths of text-embeddings-inference, also by Hugging Face's own client."""
 
 import pytest
 from huggingface_hub import InferenceClient, constants
@@ -62,6 +62,7 @@ def test_truncation_is_that_of_training_unless_it_is_forbidden(pairs):
         ({"inputs": PAIR, "top_k": 1}, 400, "Validation"),
         ({"inputs": PAIR, "return_all_scores": False}, 400, "Validation"),
         ({"inputs": PAIR, "parameters": {"function_to_apply": "none"}}, 400, "Validation"),
+        ({"inputs": PAIR, "parameters": ["top_k"]}, 400, "Validation"),
         ({"inputs": [PAIR, ["one"]]}, 422, "Tokenizer"),
         ({"inputs": [PAIR, ["a", 7]]}, 422, "Tokenizer"),
         ({"inputs": [PAIR, [" ", ""]]}, 422, "Tokenizer"),
@@ -69,7 +70,7 @@ def test_truncation_is_that_of_training_unless_it_is_forbidden(pairs):
         ({"inputs": [PAIR] * 1025}, 413, "Validation"),
     ],
 )
-def test_body_that_is_no_request_is_an_error_of_the_dialect(pairs, body, status, kind):
+def test_body_that_is_no_request_is_an_error_as_text_embeddings_inference_has_it(pairs, body, status, kind):
     answer = pairs.post("/predict", body)
     assert (answer.status_code, answer.json()["error_type"]) == (status, kind)
 
