@@ -21,9 +21,8 @@ PAGE_FILES = {
     "/page.css": ("tuneline.serve", "page.css", "text/css"),
     "/page.js": ("tuneline.serve", "page.js", "text/javascript"),
     "/style.css": ("tuneline.checks", "style.css", "text/css"),
-    "/openapi.json": ("tuneline.serve", "openapi.json", "application/json"),
 }
-"""Package, file in its templates, and media type of what the page is made of, and of the description.
+"""Package, file in its templates, and media type of what the page is made of.
 
 It is read without a token, because a browser sends none for a page and its files.
 """

@@ -14,8 +14,6 @@ from tests.exported_pipeline import published_pipeline
 from tests.service import running_service
 from tests.small_pipeline import WORDS
 from tuneline import TextClassifier
-from tuneline.serve.application import application
-from tuneline.serve.guard import PAGE_FILES
 from tuneline.serve.occlusion import word_effects
 from tuneline.serve.requests import ServiceLimits
 
@@ -145,18 +143,6 @@ def test_fault_of_the_service_is_in_the_log_with_the_address_of_its_client(pairs
     (record,) = caplog.records
     assert record.message.startswith("127.0.0.1:")
     assert record.exc_info[0] is RuntimeError
-
-
-def test_description_has_the_paths_and_the_fields_of_a_prediction(pairs):
-    description = pairs.client.get("/openapi.json").json()
-    described = {(path, way.upper()) for path, ways in description["paths"].items() for way in ways}
-    served = set()
-    for route in application(pairs.service).app.routes:
-        served |= {(route.path, way) for way in route.methods - {"HEAD"}}
-    files = {(path, "GET") for path in PAGE_FILES}
-    assert described - {(path, "PARAMETERS") for path, _ in described} == served - files
-    prediction = pairs.post("/v1/predictions", {"rows": [PAIR]}).json()["predictions"][0]
-    assert set(description["components"]["schemas"]["Prediction"]["properties"]) == set(prediction)
 
 
 def test_compressed_body_is_refused(pairs):
