@@ -69,7 +69,6 @@ class Service:
         model: The model that answers.
         engine: What computes.
         woken: Set to look at the source of the model at once.
-        is_ready: False once the service ends.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -84,7 +83,6 @@ class Service:
         self.settings = settings
         self.engine = Engine(max(1, threads() // settings.source.threads), settings.limits)
         self.woken = asyncio.Event()
-        self.is_ready = True
 
         self.model = ServedModel(settings.source)
 
@@ -157,9 +155,9 @@ class Service:
         }
         return self._response(model, [], answer)
 
-    async def ready(self, _request: Request) -> Response:
-        """Say whether the service takes requests: it ends after those that it has."""
-        return JSONResponse({"ready": self.is_ready}, 200 if self.is_ready else 503)
+    async def health(self, _request: Request) -> Response:
+        """Say that the service answers."""
+        return Response()
 
     async def info(self, _request: Request) -> Response:
         """Describe the model as text-embeddings-inference does."""
@@ -189,7 +187,7 @@ def application(service: Service) -> ASGIApp:
         Route("/predict", service.tei, methods=["POST"]),
         Route("/v1/predictions", service.predictions, methods=["POST"]),
         Route("/v1/why", service.why, methods=["POST"]),
-        Route("/health", service.ready),
+        Route("/health", service.health),
         Route("/info", service.info),
         Route("/metrics", service.metrics),
     ]

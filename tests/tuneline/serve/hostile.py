@@ -10,8 +10,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
@@ -111,24 +110,6 @@ def send(port: int, content: bytes, seconds: float) -> str:
     return " ".join(sorted(statuses)) or "no answer"
 
 
-def drip(port: int, seconds: float, head: bytes, piece: bytes) -> str:
-    """Send a request that never ends, piece by piece, for so long; return how it ended."""
-    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as opened:
-        limit = time.monotonic() + seconds
-        try:
-            opened.sendall(head)
-            while time.monotonic() < limit:
-                opened.sendall(piece)
-                opened.settimeout(0.2)
-                try:
-                    return f"drip: {opened.recv(100)[9:12].decode() or 'closed'}"
-                except TimeoutError:
-                    continue
-        except OSError as error:
-            return f"drip: {type(error).__name__}"
-    return "drip: still open"
-
-
 def honest(
     port: int, stop: threading.Event, texts: list[str], milliseconds: list[float], faults: list[str]
 ) -> None:
@@ -147,47 +128,11 @@ def honest(
 
 
 def attack(port: int, count: int, seed: int) -> Counter[str]:
-    """Send so many requests, eight at a time, with 500 idle connections and 64 slow ones beside them."""
+    """Send so many requests, eight at a time; count how they ended."""
     draw = random.Random(seed)
-    outcomes: Counter[str] = Counter()
     contents: list[bytes] = []
     while len(contents) < count:
         contents += whole_requests(draw)
     draw.shuffle(contents)
-    contents = contents[:count]
-    chunked = request("/predict", b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
-    slow: list[tuple[bytes, bytes]] = [
-        (b"POST /predict HTTP/1.1\r\n", b"X-A: b\r\n"),
-        (chunked, b"1\r\n[\r\n"),
-        (chunked, b"1000\r\n" + b"[" * 4096 + b"\r\n"),
-        (request("/predict", b"x" * 1000)[:-1000], b"x"),
-    ]
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(500)]
-
-    def work(call: Callable[[], str]) -> None:
-        outcome = call()
-        outcomes[outcome] += 1
-
-    dripping = []
-    for number in range(64):
-        head, piece = slow[number % len(slow)]
-        call = threading.Thread(target=work, args=(partial(drip, port, 20, head, piece),))
-        call.start()
-        dripping.append(call)
-
-    def take() -> None:
-        while contents:
-            try:
-                content = contents.pop()
-            except IndexError:
-                return
-            work(partial(send, port, content, 20))
-
-    takers = [threading.Thread(target=take) for _ in range(8)]
-    for thread in takers:
-        thread.start()
-    for thread in (*takers, *dripping):
-        thread.join()
-    for opened in idle:
-        opened.close()
-    return outcomes
+    with ThreadPoolExecutor(8) as threads:
+        return Counter(threads.map(lambda content: send(port, content, 20), contents[:count]))
