@@ -3,6 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
+from tests.custom_functions import write_functions
 from tests.tuneline.saved_experiments import ExperimentRepository
 from tuneline.cli import app
 from tuneline.core.repository.worktrees import run_git
@@ -47,3 +48,13 @@ def test_result_of_the_commit_is_a_row_and_other_commits_are_shown_on_request(re
     run_git(repository.root, "commit", "--quiet", "--allow-empty", "--message=Later")
     assert "--all" in runner.invoke(app, ["experiments"]).output
     assert "short" in {row[0].strip() for row in rows("--all")}
+
+
+def test_cost_of_the_user_is_better_where_it_is_lower(repository):
+    write_functions(repository.root)
+    run_git(repository.root, "add", "project", "dvc.yaml")
+    run_git(repository.root, "commit", "--quiet", "--message=Functions")
+    for name, cost, seed in (("dear", 2.0, 1), ("cheap", 1.0, 2)):
+        metrics = {"best_cost": cost}
+        repository.save(name, 0.9, metrics=metrics, seed=seed, train__metric="project/metrics.py:cost")
+    assert [row[0].strip() for row in rows()] == ["cheap", "dear"]

@@ -42,6 +42,18 @@ class ProjectFunction:
         """Call the function. Its errors pass as they are: their traceback names the line."""
         return self.target(outputs, labels)
 
+    @property
+    def greater_is_better(self) -> bool:
+        """False for a cost, whose function says so.
+
+        Raises:
+            ParamsError: It is neither True nor False.
+        """
+        value = getattr(self.target, "greater_is_better", True)
+        if not isinstance(value, bool):
+            raise self.error(f"has greater_is_better = {value!r}.", "Set it to True or False.")
+        return value
+
     def error(self, problem: str, hint: str) -> ParamsError:
         """Return an error about the function that names parameter, file and function."""
         return ParamsError(f"{self.parameter}: {self.name} {problem}", hint)
@@ -160,11 +172,8 @@ def load_metric(
         raise ParamsError(
             f"{parameter}: {function.name} has the name of a metric of the pipeline.", "Rename the function."
         )
-    greater_is_better = getattr(function.target, "greater_is_better", True)
-    if not isinstance(greater_is_better, bool):
-        raise function.error(f"has greater_is_better = {greater_is_better!r}.", "Set it to True or False.")
     # A wrong metric fails here, and not after the training.
-    metric = CustomMetric(function, greater_is_better)
+    metric = CustomMetric(function, function.greater_is_better)
     metric.compute(*_example(labels))
     return metric
 

@@ -13,7 +13,9 @@ from tuneline.core.params.params_file import get_value
 from tuneline.core.params.section import FunctionName
 from tuneline.core.paths import RAW, VALIDATION_PREDICTIONS
 from tuneline.core.repository.dvc import Lock, cached_folder, cached_out
+from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.stage.tables import is_split_file
+from tuneline.judge.metrics.functions import load_function
 from tuneline.judge.metrics.predictions import read_predictions
 from tuneline.judge.metrics.table import METRIC_TABLE
 from tuneline.operations.experiments.saved import SavedExperiment
@@ -28,6 +30,7 @@ class ValidationScore:
 
     metric: str
     value: float
+    greater_is_better: bool
     low: float | None = None
     high: float | None = None
 
@@ -36,17 +39,9 @@ class ValidationScore:
             return f"{self.value:.3f}"
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
-    @property
-    def greater_is_better(self) -> bool:
-        """True unless the metric is an error or a loss.
-
-        A metric that a function of the user computes is taken for a score.
-        """
-        return self.metric not in METRIC_TABLE or METRIC_TABLE[self.metric].greater_is_better
-
 
 def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) -> ValidationScore | None:
-    """Return the score of a training; ``None`` if it has none.
+    """Return the score of a training; ``None`` if it has none, or is of a function that is not here.
 
     Args:
         metrics: The content of ``metrics/train.json``.
@@ -54,7 +49,14 @@ def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) ->
     """
     metric = str(get_value(params, "train.metric"))
     if FunctionName.matches(metric):
-        metric = FunctionName.parse("train.metric", metric).function
+        name = FunctionName.parse("train.metric", metric)
+        metric = name.function
+        try:
+            greater_is_better = load_function("train.metric", name).greater_is_better
+        except ParamsError:
+            return None
+    else:
+        greater_is_better = METRIC_TABLE[metric].greater_is_better
 
     # The metrics of the weights that the training kept: of the last epoch, or of the best.
     key = f"best_{metric}"
@@ -62,7 +64,8 @@ def validation_score(metrics: Mapping[str, float], params: Mapping[str, Any]) ->
         key = f"final_{metric}"
     if key not in metrics:
         return None
-    return ValidationScore(metric, metrics[key], metrics.get(f"{key}_low"), metrics.get(f"{key}_high"))
+    low, high = metrics.get(f"{key}_low"), metrics.get(f"{key}_high")
+    return ValidationScore(metric, metrics[key], greater_is_better, low, high)
 
 
 def ranked(
