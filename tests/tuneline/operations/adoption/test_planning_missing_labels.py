@@ -7,10 +7,17 @@ import pytest
 
 from stages.download import main
 from tests.tuneline.operations.adoption.test_planning import init
-from tests.tuneline.operations.adoption.test_planning_label_layouts import cycle, write_csv, write_jsonl
+from tests.tuneline.operations.adoption.test_planning_label_layouts import cycle, texts_of, write_csv
 from tuneline.core.params.loading import load_params
 from tuneline.model.tasks.columns import read_task
 from tuneline.rows.proposals.readings import OpenQuestionError
+
+
+def write_jsonl(folder, header, columns):
+    texts = texts_of(len(columns[0]))
+    rows = [dict(zip(["text", *header], row, strict=True)) for row in zip(texts, *columns, strict=True)]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "in.jsonl"
 
 
 def learnt(path, *options):
