@@ -73,6 +73,7 @@ Two can be a label and a property of the text.
 SHOWN_LABELS = 5
 WORDS = (("0", "1"), ("false", "true"), ("f", "t"), ("no", "yes"), ("n", "y"), ("", "x"))
 """Words for 0 and 1."""
+NO_OBJECTS = 'Write text and label of each row as values of their own: {"text": ..., "label": ...}.'
 ONE_CELL = "Write the names of a row into one cell: a; b. Of several people, write the label of most"
 
 
@@ -84,28 +85,13 @@ def share_of(column: Column, fits: Callable[[str], object]) -> float:
 def set_readings(column: Column) -> list[LabelReading]:
     """Return how a column has several labels in a cell: at most one reading."""
     if share_of(column, OBJECT.fullmatch) > MOST_OBJECTS:
-        return [_refused(column, "JSON objects", _chat_hint(column) or ONE_CELL)]
+        return [_refused(column, "JSON objects", NO_OBJECTS)]
     if has_tags(column):
         return [_refused(column, "tags of tokens (B-, I-, O)", NO_TAGS)]
     are_numbers = all(value.startswith("1") and value.isdecimal() for value in column.values)
     if share_of(column, VECTOR.fullmatch) >= LEAST_FIT and not are_numbers:
         return [_refused(column, "several 0 and 1 in a cell", ONE_CELL)]
     return _lists(column) or _best_separated(column)
-
-
-def _chat_hint(column: Column) -> str:
-    """Return how a column of chats becomes texts and labels; empty if it has something else."""
-    chat = next(iter(column.values), "")
-    for role, content in (("role", "content"), ("from", "value")):
-        if f'"{role}": ' in chat and f'"{content}": ' in chat:
-            message = f'first(."{column.name}"[] | select(.{role} | IN({{}})).{content})'
-            text = message.format('"user", "human"')
-            label = message.format('"assistant", "gpt"')
-            return (
-                "Write the first question and its answer of each chat as text and label: jq -c '.. |"
-                f' select(."{column.name}"?) | {{text: {text}, label: {label}}}\' FILE > FILE.jsonl'
-            )
-    return ""
 
 
 def has_tags(column: Column) -> bool:

@@ -1,9 +1,6 @@
 """No file of the corpus is silently read wrongly: each is read rightly, or asked about, or refused."""
 
 import json
-import re
-import shutil
-import subprocess
 
 import pytest
 
@@ -140,26 +137,11 @@ def test_column_that_cannot_be_read_leaves_the_others_to_choose_from(cells, prob
     assert "--label overall --task classification" in asked.value.hint
 
 
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ({"role": "user", "content": "Late?"}, {"role": "assistant", "content": "delivery"}),
-        ({"from": "human", "value": "Late?"}, {"from": "gpt", "value": "delivery"}),
-    ],
-)
-def test_chats_become_texts_and_labels_by_the_command_that_is_proposed(question, answer):
-    chats = [json.dumps([{**question, "id": row}, answer]) for row in range(40)]
-    with pytest.raises(DataError) as refused:
-        decided(["chat"], lambda row: NESTED + chats[row])
-    (program,) = re.findall("jq -c '(.*)' FILE", refused.value.hint)
-    jq = shutil.which("jq")
-    if jq is None:
-        pytest.skip("jq is not installed")
-    lines = "".join(f'{{"chat": {chat}}}\n' for chat in chats)
-    done = subprocess.run([jq, "-c", program], input=lines, capture_output=True, text=True, check=True)
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"text": "Late?", "label": "delivery"}
-    ] * 40
+def test_chats_are_refused_with_the_form_that_is_read():
+    chat = json.dumps([{"role": "user", "content": "Late?"}, {"role": "assistant", "content": "delivery"}])
+    with pytest.raises(DataError, match="JSON objects") as refused:
+        decided(["chat"], lambda row: f"{NESTED}{chat}{' ' * row}")
+    assert '{"text": ..., "label": ...}' in refused.value.hint
 
 
 def test_mistaken_labels_are_shown():
