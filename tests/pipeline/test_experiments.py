@@ -43,6 +43,19 @@ def test_experiment_trains_beside_the_tree_and_is_compared(project):
     assert re.search(r"longer +epochs=2, learning_rate=0\.0003 +accuracy 0\.\d+ \(", shown)
 
 
+def test_queued_values_are_trained_and_a_failing_one_lets_the_others_go_on(project):
+    rates = "train.learning_rate=2e-4,1e30,4e-4"
+    project.run("dvc", "exp", "run", "--queue", "-S", rates, "--name", "rate", "train")
+    printed = project.run("dvc", "exp", "run", "--run-all").stdout
+    assert printed.count("Stage 'validate' didn't change, skipping") == 3
+    names = {saved.name for saved in saved_experiments(project.folder)}
+    assert {name for name in names if name.startswith("rate")} == {"rate-1", "rate-3"}
+    assert re.search(r"rate-2 .*Failed", project.run("dvc", "queue", "status").stdout)
+    shown = project.run("tuneline", "experiments", COLUMNS="200").stdout
+    assert re.search(r"rate-3 +learning_rate=0\.0004 +accuracy 0\.\d+ \(", shown)
+    assert project.status() == ""
+
+
 @pytest.mark.parametrize(
     ("override", "named"),
     [

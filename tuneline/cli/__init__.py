@@ -33,7 +33,6 @@ from tuneline.cli import (
     report,
     serve,
     show,
-    sweep,
     versions,
 )
 from tuneline.core.runtime.errors import StageError, explain_disk_errors
@@ -120,7 +119,6 @@ app.command("new")(project.new)
 app.command("upgrade")(project.upgrade)
 app.command("init")(init.command)
 app.command("experiments")(experiments.command)
-app.command("sweep")(sweep.command)
 app.command("predict")(predict.command)
 app.command("serve")(serve.command)
 app.command("evaluate")(evaluate.command)

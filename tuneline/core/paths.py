@@ -78,7 +78,3 @@ SPLITS = ("train", "validation", "test")
 def split_file(folder: Path, split: str) -> Path:
     """Return the path of the Parquet file of ``split`` in ``folder``."""
     return folder / f"{split}.parquet"
-
-
-FIRST_SWEEP = Path("conf/sweep/first.yaml")
-"""The sweep that ``tuneline init`` writes around its recipe."""

@@ -27,7 +27,7 @@ def test_show_prints_metrics_version_commit_paths_and_next_steps(project):
     assert "Run the pipeline" in output
     assert "reports/predictions.parquet" in output
     assert "reports/index.html" not in output, "only what is there"
-    assert "train.learning_rate=0.00025  half the learning rate" in output, (
+    assert "train.learning_rate=0.00025,0.001 train  queue half and twice the learning rate" in output, (
         "a longer command has its space, too"
     )
 

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from tuneline.core.runtime.errors import ParamsError, StageError
-from tuneline.core.runtime.terminal import say
 
 
 def command(  # noqa: PLR0917 - typer calls it by name
@@ -72,7 +71,7 @@ def command(  # noqa: PLR0917 - typer calls it by name
     from tuneline.operations.adoption.checkpoints import open_checkpoint
     from tuneline.operations.adoption.placement import add_to_dvc, paths_for_dvc
     from tuneline.operations.adoption.planning import make_plan, plan_params
-    from tuneline.operations.adoption.recipe import propose, write_sweep
+    from tuneline.operations.adoption.recipe import propose
     from tuneline.operations.adoption.rows import read_files
     from tuneline.rows.proposals.readings import UserChoices
 
@@ -123,9 +122,6 @@ def command(  # noqa: PLR0917 - typer calls it by name
         plan.placement.write()
         params_file.write(PARAMS, content)
         add_to_dvc(to_add)
-        sweep = write_sweep(plan, load_params())
-        if sweep:
-            say(f"init: wrote {sweep}: nine variants of this training, compared by `tuneline sweep {sweep}`")
     display.show_next_steps(plan, written=bool(changes))
 
 

@@ -250,7 +250,7 @@ class TrainParams(Section):
     """Validation metric of the best weights: one of the task, or ``project/FILE.py:FUNCTION``.
 
     A score with an interval decides everywhere else, too: verdict, choice of the head, comparison of exported
-    models, sweeps and promotion. Instead of a loss, an error or a function, accuracy decides there, macro F1
+    models, and promotion. Instead of a loss, an error or a function, accuracy decides there, macro F1
     (multilabel) or Pearson's r (regression).
     """
     early_stopping: EarlyStopping | None = None

@@ -1,6 +1,6 @@
 """Programs in a working tree: their environment, DVC for a moment, and the one way to run what may take long.
 
-Flows and experiments start DVC, trainings and exports with ``Programs``. Their output is read line by line,
+Flows and sampled runs start DVC, trainings and exports with ``Programs``. Their output is read line by line,
 and they end with this process, however it ends; a training that is stopped has the time to save a checkpoint.
 """
 

@@ -1,4 +1,4 @@
-"""Confidence intervals of metrics and differences, McNemar's test, and the choice of the best model.
+"""Confidence intervals of metrics and differences, and McNemar's test.
 
 SciPy has Fisher's interval, ranks and the binomial test. Wilson's interval and the bootstrap are written out
 here, because scipy.stats takes 1.7 s to import, and is slower on what is computed often: 1,000 resamples of
@@ -14,7 +14,7 @@ need no such estimate.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -463,136 +463,3 @@ def mcnemar_p_value(net: NDArray[np.int64]) -> float:
     sums = 2 * np.arange(len(distribution)) - (len(distribution) - 1)
     p_value = float(distribution[np.abs(sums) >= abs(int(net.sum()))].sum())
     return min(max(p_value, 0.0), 1.0)
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The best of several configurations, each with the predictions of one or more seeds.
-
-    Attributes:
-        best: Its index: the best mean over the seeds, of equal ones the first.
-        value: This mean.
-        corrected: The mean that is to be expected on new rows.
-        low: Lower end of the interval of ``corrected``.
-        high: Upper end.
-        indistinguishable: Indexes of the other configurations whose paired interval of the difference
-            from the best contains 0.
-    """
-
-    best: int
-    value: float
-    corrected: float
-    low: float
-    high: float
-    indistinguishable: tuple[int, ...]
-
-
-def select_best(
-    metric: Metric,
-    labels: NDArray[Any],
-    predictions: Sequence[Sequence[NDArray[Any]]],
-    *,
-    average: Averaging = "macro",
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-    clusters: NDArray[Any] | None = None,
-) -> Selection:
-    """Choose the best configuration, and correct its metric for the luck of the choice.
-
-    Both use the same rows.
-
-    Method: bootstrap bias correction (Tsamardinos, Greasidou & Borboudakis, "Bootstrapping the out-of-sample
-    predictions for efficient and accurate cross-validation", Machine Learning 107, 2018), on the predictions
-    of one validation split instead of the predictions of all folds: rows are drawn with replacement, the best
-    model is chosen on the drawn rows, and scored on the rows that were not drawn. The mean of these scores is
-    the corrected metric, and their percentiles are its interval.
-
-    Args:
-        metric: Entry of the metric table that is computed from predictions.
-        labels: Class ids or numbers, of shape ``(rows,)``.
-        predictions: For each configuration and seed, of shape ``(rows,)``.
-        average: How F1 is averaged.
-        seed: Seed of the draws.
-        resamples: Number of draws.
-        clusters: Cluster of each row: clusters are drawn, with all of their rows.
-    """
-    rows = len(labels)
-    row_clusters = RowClusters.of(clusters, rows)
-    number = len(row_clusters.sizes)
-    sign = 1 if metric.greater_is_better else -1
-    generator = np.random.default_rng(seed)
-
-    # draws: each configuration on the drawn rows, and on the rows that were not drawn
-    inside_blocks = []
-    outside_blocks = []
-    for size in chunks(resamples, rows):
-        drawn = generator.multinomial(number, np.full(number, 1 / number), size=size)
-        drawn = drawn[(drawn == 0).any(axis=1)]  # of very few clusters, a draw may have all
-        drawn = drawn[:, row_clusters.members]
-        inside_blocks.append(_mean_scores(metric, labels, predictions, drawn, average))
-        outside_blocks.append(_mean_scores(metric, labels, predictions, drawn == 0, average))
-    inside = np.concatenate(inside_blocks)
-    outside = np.concatenate(outside_blocks)
-
-    # the configuration that each draw chooses, scored on rows that have not chosen it
-    chosen = np.argmax(sign * inside, axis=1)
-    values = np.take_along_axis(outside, chosen[:, None], axis=1)[:, 0]
-    interval = percentile_interval(values)
-
-    # the configuration that all rows choose, and the others that are as good
-    observed = _mean_scores(metric, labels, predictions, np.ones((1, rows), np.int64), average)[0]
-    best = int(np.argmax(sign * observed))
-    indistinguishable = []
-    for index in range(len(predictions)):
-        difference = percentile_interval(inside[:, best] - inside[:, index], LEVEL)
-        if index != best and difference.low <= 0 <= difference.high:
-            indistinguishable.append(index)
-
-    return Selection(
-        best=best,
-        value=float(observed[best]),
-        corrected=float(np.mean(values)),
-        low=interval.low,
-        high=interval.high,
-        indistinguishable=tuple(indistinguishable),
-    )
-
-
-def _mean_scores(
-    metric: Metric,
-    labels: NDArray[Any],
-    predictions: Sequence[Sequence[NDArray[Any]]],
-    weights: NDArray[Any],
-    average: Averaging,
-) -> Floats:
-    """Return the mean over the seeds of each configuration, shape ``(draws, configurations)``."""
-    # Seeds of a configuration are averaged: it is the configuration that is chosen, not a seed.
-    means = []
-    for seeds in predictions:
-        scores = [_scores(metric, labels, predicted, weights, average) for predicted in seeds]
-        means.append(np.mean(scores, axis=0))
-    return np.stack(means, axis=-1)
-
-
-def _scores(
-    metric: Metric, labels: NDArray[Any], predictions: NDArray[Any], weights: NDArray[Any], average: Averaging
-) -> Floats:
-    """Return the metric of one model for each row of weights.
-
-    A weight says how often a row of the split counts.
-    """
-    if metric.count_score is not None:
-        (pair_labels, pair_predictions), pair_rows, inverse = distinct_rows((labels, predictions))
-        counts = [np.bincount(inverse, row_weights, len(pair_rows)) for row_weights in weights]
-        return metric.count_score(np.stack(counts).astype(np.float64), pair_labels, pair_predictions, average)
-    if metric.row_score is None:
-        raise ValueError(f"{metric.name} cannot be computed from predictions")
-
-    # A metric of numbers is computed row by row: the drawn rows are repeated.
-    values = numeric_columns((labels, predictions), metric.on_ranks)
-    positions = np.arange(len(labels))
-    scores = []
-    for repetitions in weights.astype(np.int64):
-        rows = np.repeat(positions, repetitions)
-        scores.append(metric.row_score(values[0][rows][None], values[1][rows][None]))
-    return np.concatenate(scores)

@@ -10,7 +10,6 @@ Long Document Classification" (windows).
 import itertools
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from tuneline.core.stage.launch import AUTO, CPU
 from tuneline.model.tasks import TASKS
 from tuneline.operations.adoption.checkpoints import Checkpoint, Lengths, suggested_for
 from tuneline.operations.adoption.planning import Plan, is_current
-from tuneline.operations.experiments.sweep_space import write_first
 
 RATES = ((512, 2e-4), (768, 3e-5), (1024, 1e-5), (math.inf, 6e-6))
 """Learning rates up to each width of the hidden layers: wider models need lower ones.
@@ -282,16 +280,3 @@ def _train_rows(plan: Plan, params: Params) -> int:
     if params.data.max_rows is not None:
         rows = min(rows, params.data.max_rows)
     return max(1, rows)
-
-
-def write_sweep(plan: Plan, params: Params) -> Path | None:
-    """Write a first sweep around the recipe in ``params``.
-
-    Returns:
-        The file; ``None`` if there is one already, or nothing to vary.
-    """
-    if params.model.head == FROZEN:
-        return None
-    train = params.train
-    steps_per_epoch = math.ceil(_train_rows(plan, params) / train.global_batch_size)
-    return write_first(train.learning_rate, train.max_steps or (train.epochs or 1) * steps_per_epoch)

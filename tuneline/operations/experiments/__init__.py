@@ -1,1 +1,1 @@
-"""Experiments of DVC: sweeps, their validation scores, and two models on the same rows."""
+"""Experiments of DVC: their validation scores, and two models on the same rows."""

@@ -13,7 +13,6 @@ from tuneline.core.paths import (
     CLASSIFIER,
     COMPARISON,
     EVALUATION,
-    FIRST_SWEEP,
     METRICS,
     PLOTS,
     PREDICTIONS,
@@ -66,7 +65,6 @@ class RunFacts:
         params: Parameters of the run, by dotted key.
         validation, losses: The curves in ``plots/training/``; empty if there are none.
         compared: Comparison of the exported models with this one; ``None`` if there is none.
-        sweep: The sweep that ``tuneline init`` wrote, if there is one.
         positive: The class that F1 of two classes is of; ``None`` if there are more, or it is not known.
         word_pieces: What the data check ``word_pieces`` found; empty if it passed.
     """
@@ -77,7 +75,6 @@ class RunFacts:
     validation: CurveColumns = field(default_factory=dict)
     losses: CurveColumns = field(default_factory=dict)
     compared: ComparisonRecord | None = None
-    sweep: Path | None = None
     positive: str | None = None
     word_pieces: str = ""
 
@@ -92,7 +89,6 @@ class RunFacts:
             validation=read_curve(curves / "validation.tsv"),
             losses=read_curve(curves / "loss.tsv"),
             compared=read_comparison(root),
-            sweep=FIRST_SWEEP if (root / FIRST_SWEEP).exists() else None,
             positive=read_positive(root / CLASSIFIER),
             word_pieces=read_word_pieces(root),
         )

@@ -528,9 +528,9 @@ def next_steps(run: RunFacts) -> list[tuple[str, str]]:
     """
     steps = []
     rate = run.params.get("train.learning_rate")
-    if run.sweep is not None and not run.is_frozen:
-        steps.append((f"tuneline sweep {run.sweep}", "compare nine variants of rate and steps"))
-    elif rate and not run.is_frozen:  # for projects without a sweep, which tries several rates
-        steps.append((f"{RUN} train.learning_rate={rate / 2:.2g}", "half the learning rate"))
+    if rate and not run.is_frozen:
+        rates = f"train.learning_rate={rate / 2:.2g},{rate * 2:.2g}"
+        steps.append((f"dvc exp run --queue -S {rates} train", "queue half and twice the learning rate"))
+        steps.append(("dvc exp run --run-all && tuneline experiments", "train them, and compare them"))
     steps.append((REVIEW, "look at the labels that are probably wrong"))
     return steps

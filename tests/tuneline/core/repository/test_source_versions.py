@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from tests.tuneline.core.repository.conftest import DATA, FILE, dvc, pull, sh
-from tuneline.cli.sweep import command as sweep
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.source_versions import require_present, set_back
 from tuneline.core.runtime.errors import DataError
@@ -32,7 +31,7 @@ def test_changes_of_the_user_are_no_other_version(clone):
 
 
 @pytest.mark.promise("data-before-pull")
-def test_sweep_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, monkeypatch):
+def test_first_stages_refuse_a_file_that_dvc_has_set_back(clone):
     command = [sys.executable, "-m", "tuneline.core.repository.source_versions"]
     assert sh(*command, cwd=clone).stderr == ""
     pull(clone)
@@ -40,8 +39,5 @@ def test_sweep_and_the_first_stages_refuse_a_file_that_dvc_has_set_back(clone, m
     done = sh(*command, cwd=clone, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(f"DVC has set {FILE} back")
-    monkeypatch.chdir(clone)
-    with pytest.raises(DataError, match="DVC has set"):
-        sweep(clone / "conf/sweep/first.yaml")
     (warning,) = warnings_of_lock(clone, read_lock(clone), compared=False)
     assert warning.startswith("DVC has set data/source/tickets.dvc back")

@@ -11,7 +11,6 @@ from tuneline.judge.metrics.stats import (
     mcnemar_p_value,
     metric_interval,
     paired_difference,
-    select_best,
     wilson_interval,
 )
 from tuneline.judge.metrics.table import METRIC_TABLE
@@ -96,14 +95,3 @@ def test_copies_do_not_make_a_difference_significant():
     assert paired_difference(ACCURACY, *columns).low > 0
     difference = paired_difference(ACCURACY, *columns, clusters=clusters)
     assert difference.low < 0 < difference.high
-
-
-def test_best_configuration_on_copies_is_chosen_by_texts():
-    labels, better = predictions(40, 0.8)
-    worse = better.copy()
-    worse[np.flatnonzero(better == labels)[:2]] ^= 1
-    columns = repeated((labels, better, worse), 20)
-    models = [[columns[1]], [columns[2]]]
-    assert select_best(ACCURACY, columns[0], models, resamples=300).indistinguishable == ()
-    chosen = select_best(ACCURACY, columns[0], models, resamples=300, clusters=np.repeat(np.arange(40), 20))
-    assert chosen.indistinguishable == (1,)

@@ -68,7 +68,6 @@ def random_run(generator: random.Random) -> RunFacts:
         losses=choice(({}, {"step": range(len(losses)), "loss": losses})),
         compared=choice((None, _comparison(generator))),
         word_pieces=choice(("", "", "3.1 pieces per word")),
-        sweep=choice((None, "conf/sweep/first.yaml")),
     )
 
 
