@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -15,6 +16,7 @@ from tuneline.core.runtime.errors import InputError
 from tuneline.core.runtime.files import replace_file
 from tuneline.core.settings import Scoring
 from tuneline.core.stage.records import file_hash
+from tuneline.model.tasks import Task
 from tuneline.onnx.usage import EXPORT_RECORD, UsageRecord
 from tuneline.operations.drift import RowCounts
 from tuneline.operations.inbox import METADATA, Incoming, Outbox, ScoredRecord
@@ -99,7 +101,7 @@ class Scorer:
         with replace_file(result) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             for batch in file.iter_batches():
                 if counts is not None and self.profile is not None:
-                    predicted = batch[self.profile.task.prediction_column]
+                    predicted = plain_predictions(self.profile.task, batch)
                     counts += RowCounts.of(self.profile, [batch[name] for name in texts], predicted)
                 arrays = batch.select(columns).columns
                 arrays.append(pa.array([self.version.name] * batch.num_rows, pa.string()))
@@ -137,6 +139,20 @@ class Scorer:
                 fields.append(predictions.field(name).with_name(result_name))
         fields.append(pa.field(VERSION, pa.string()))
         return columns, pa.schema(fields)
+
+
+def plain_predictions(task: Task, rows: pa.RecordBatch) -> pa.Array:
+    """Return what a model predicts for rows, whatever errors cost: of classes, the most probable one.
+
+    Answers that costs choose or withhold differ from the labels of the training on purpose. A row without
+    probabilities is null.
+    """
+    if not task.one_class:
+        return rows[task.prediction_column]
+    columns = [rows[f"probability_{name}"].to_numpy(zero_copy_only=False) for name in task.class_names]
+    probabilities = np.column_stack(columns)
+    names = np.array(task.class_names)[probabilities.argmax(axis=1)]
+    return pa.array(names, pa.string(), mask=np.isnan(probabilities).any(axis=1))
 
 
 def recent_counts(profile: Profile, version: str, outbox: Outbox, rows: int) -> RowCounts:

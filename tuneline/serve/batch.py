@@ -178,7 +178,7 @@ def main() -> None:
 def predict_to_score(
     path: Path, output: Path, folder: Path, policy: BadRowPolicy, keep: Sequence[str]
 ) -> None:
-    """Predict the rows of a file of an inbox with the model in a folder."""
+    """Predict the rows of a file of an inbox with the model in a folder, and answer by its rule."""
     model = ModelChoice(folder).load()
     columns = InputColumns(model.text_columns, tuple(keep))
     with refusing():
@@ -186,7 +186,7 @@ def predict_to_score(
         if source != source.format.usual(path):
             say(f"{path.name}: read as {source.described()}", error=True)
         started = time.perf_counter()
-        options = StreamOptions(BATCH_SIZE, policy)
+        options = StreamOptions(BATCH_SIZE, policy, model.rule)
         counts = predict_input(model, source, columns, PredictionOutput(output, "parquet"), options)
         counts.print_summary(model, started)
 

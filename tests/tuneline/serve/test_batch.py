@@ -1,10 +1,13 @@
 """The process of flow ``score``: a file has a result, or a status that says whose fault it is."""
 
+import json
+import shutil
 import sys
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.small_pipeline import QUEUES
 from tests.tuneline.cli.predict.conftest import PAIR, published
 from tuneline.serve import batch
 
@@ -41,3 +44,18 @@ def test_file_has_a_result_or_a_status(
     else:
         batch.main()
         assert pq.read_table(output).column_names[:3] == ["row", "subject", "label"]
+
+
+def test_costs_decide_about_answers_as_in_the_command(classification, tmp_path, monkeypatch):
+    (tmp_path / "rows.jsonl").write_text(PAIR * 3)
+    folder = shutil.copytree(classification / "models/onnx", tmp_path / "model")
+    record = json.loads((folder / "export.json").read_text())
+    errors = {right: {answer: 1.0 for answer in QUEUES if answer != right} for right in QUEUES}
+    record["models"]["fp32"]["costs"] = {"errors": errors, "abstain": 0.01}
+    (folder / "export.json").write_text(json.dumps(record))
+    words = [tmp_path / "rows.jsonl", tmp_path / "out.parquet", folder, 0.0]
+    monkeypatch.setattr(sys, "argv", ["batch", *map(str, words)])
+    batch.main()
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table["label"].to_pylist() == [None] * 3
+    assert table["abstained"].to_pylist() == [True] * 3
