@@ -109,6 +109,11 @@ def test_train_promotes_better_rejects_worse_and_rolls_back(run, served, toy):
     assert registry.production().name == "v0.1.0"
 
 
+def test_result_of_a_run_without_promotion_is_judged_by_the_next_with_one(run, toy):
+    assert [run(promote=False).state.name for _ in range(2)] == ["Completed", "NothingNew"]
+    assert "v0.1.0 in production" in run().state.message
+
+
 @pytest.mark.slow
 def test_hold_withholds_a_promotion_until_it_is_released(run, toy):
     registry = Registry(toy)

@@ -168,9 +168,10 @@ def _is_decided(ended: EndedRun, commit: str) -> bool:
 
 def _attempt(ended: EndedRun) -> RunOutcome:
     """Decide about the candidate once, commit the run with the decision, push, and promote if it passes."""
-    conditions = ended.conditions
+    conditions = ""
     decision: PromotionDecision | str = "No promotion was requested."
     if ended.promote:
+        conditions = ended.conditions
         decision = _decided_before(ended) or gate(ended.pipeline, ended.registry, ended.settings.promotion)
     result = commit_run(ended.repository, ended.checkout, ended.run, str(decision), conditions)
 
