@@ -103,7 +103,7 @@ class Harvester:
         for split in held_out:
             for path in self._files(split):
                 self._read_known(path, self._held_out)
-        self._log(f"The data has {len(self._labels):,} different rows.")
+        self._log(f"The data has {len(self._labels):,} different rows that are labelled or held out.")
         self._classes = allowed_classes(data, classes)
 
     def tracked(self) -> Path:
@@ -160,7 +160,8 @@ class Harvester:
     def _read_known(self, path: Path, held_out: set[int] | None = None) -> set[str]:
         """Remember the rows of a file of the data, and return their classes.
 
-        The file may lack the columns with label and group. Stage ``download`` limits the share of bad rows.
+        A row without a label is remembered only if it is held out: otherwise, its label is what may come. The
+        file may lack the columns with label and group. Stage ``download`` limits the share of bad rows.
         """
         columns = self._columns
         optional = (columns.label, *columns.others)
@@ -173,7 +174,8 @@ class Harvester:
                 keys = self._keys(batch)
                 labels = label_texts(batch[LABEL]).to_pylist()
                 for key, label in zip(keys, labels, strict=True):
-                    self._labels.setdefault(key, label and sys.intern(label))
+                    if label is not None or held_out is not None:
+                        self._labels.setdefault(key, label and sys.intern(label))
                 classes |= observed_classes(columns.task, batch[LABEL]).keys()
                 if held_out is not None:
                     held_out.update(keys)

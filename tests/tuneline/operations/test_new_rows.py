@@ -66,13 +66,17 @@ def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
     )
     desk.put("data/labelled/notes.xlsx", "no data")
     new = desk.harvest()
-    assert new.summary == "2 new, 3 duplicate, 3 conflicting, 1 held out, 1 incomplete"
+    assert new.summary == "3 new, 2 duplicate, 3 conflicting, 1 held out, 1 incomplete"
     assert [line for line in desk.log if "but" in line] == [
         "c.tsv.gz, line 2: delivery, but billing in the data",
         "c.tsv.gz, line 4: delivery, but billing in the data",
         "c.tsv.gz, line 5: delivery, but billing in the data",
     ], "with a row of the data, of another file of the run, and of the test split"
-    assert desk.rows(new) == [("my parcel is lost", "delivery"), ("pay the invoice", "billing")]
+    assert desk.rows(new) == [
+        ("my parcel is lost", "delivery"),
+        ("no label", "billing"),
+        ("pay the invoice", "billing"),
+    ], "a row of the data that has no label gets one"
     assert [incoming.name for incoming in new.files] == ["a.csv", "b.jsonl", "c.tsv.gz"]
     assert not new.refused
     assert any("Not read: notes.xlsx has no name" in line for line in desk.log)
@@ -81,6 +85,12 @@ def test_new_rows_of_every_format_become_one_batch_and_others_are_counted(desk):
     assert desk.harvest().batch == new.batch, "the same rows give the same bytes"
     again = desk.harvest()
     assert (again.counts["new"], again.batch) == (0, None), "what is in the data is not added twice"
+
+
+def test_labels_of_unlabelled_held_out_rows_stay_out(desk):
+    desk.put("data/source/test.csv", "text,label\nwhere is my invoice,\n")
+    desk.put("data/labelled/a.csv", "text,label\nwhere is my invoice,billing\n")
+    assert desk.harvest().summary == "0 new, 1 held out"
 
 
 def test_file_that_cannot_be_read_gives_no_row_and_stops_no_other(desk):
