@@ -136,6 +136,15 @@ def test_hold_withholds_a_promotion_until_it_is_released(run, toy):
     assert "on hold" not in watch(return_state=True).message
 
 
+@pytest.mark.slow
+def test_hold_before_the_first_promotion_takes_no_model_for_a_promoted_one(run, toy, make):
+    make()
+    registry = Registry(toy)
+    registry.hold("We look into it.", push=False)
+    registry.release("It was nothing.", push=False)
+    assert "v0.1.0 in production" in run().state.message
+
+
 @pytest.mark.slow  # eight runs
 def test_other_policy_and_other_production_are_news(run, served, toy):
     run()

@@ -18,6 +18,7 @@ from tuneline.core.paths import ONNX
 from tuneline.core.repository.dvc import read_lock
 from tuneline.core.repository.git import GitError
 from tuneline.core.repository.programs import ProgramError
+from tuneline.core.repository.promoted_models import PRODUCTION_STAGE
 from tuneline.core.repository.registry import Version, decision_in
 from tuneline.core.settings import Settings
 from tuneline.operations.promotion.gate import PromotionDecision, gate, report
@@ -197,7 +198,9 @@ def _decided_before(ended: EndedRun) -> str | None:
     """
     root = ended.checkout.path
     model = read_lock(root).out(ONNX.as_posix())
-    commits = {tag.commit for tag in ended.registry.tags().tags}
+    # A hold before the first promotion is on a commit that nobody promoted.
+    tags = ended.registry.tags().tags
+    commits = {tag.commit for tag in tags if tag.version or tag.stage == PRODUCTION_STAGE}
     if not model or not commits:
         return None
 
