@@ -172,15 +172,13 @@ def commit_rows(
 def put_away(files: Iterable[Incoming], folder: Path) -> None:
     """Move files of the drop folder; one that changed since it was read stays, and none is overwritten."""
     for file in files:
-        if Incoming.find(file.path) != file:
-            continue
         folder.mkdir(exist_ok=True)
         target = folder / file.name
         number = 2
         while target.exists():
             target = folder / f"{number}-{file.name}"
             number += 1
-        file.path.rename(target)
+        file.move(target)
 
 
 def _send(name: str, message: str, **payload: Any) -> None:

@@ -200,6 +200,26 @@ def test_file_that_changes_while_it_is_scored_is_scored_as_a_whole_later(toy_mod
     assert score(outbox, toy_model, changed).problems, "it is gone"
 
 
+@pytest.mark.promise("changing-file")
+def test_file_that_replaces_another_while_its_result_is_published_is_scored_later(toy_model, outbox, put):
+    found = put("a.csv", tickets(5))
+    newer = put(".a.csv", tickets(7))
+
+    def replace(event, arguments):
+        """Replace the file as its result gets its name: the last event before the file is moved."""
+        if event == "os.rename" and str(arguments[1]).endswith("/a.csv.parquet") and newer.path.exists():
+            newer.path.rename(found.path)
+
+    sys.addaudithook(replace)
+    assert not score(outbox, toy_model, found).problems
+    assert pq.read_metadata(outbox.folder / "a.csv.parquet").num_rows == 5
+    assert not list(outbox.archive.iterdir()), "the file with this name was not read"
+    waiting = Incoming.find(found.path)
+    assert not outbox.complete(waiting, "0" * 40)
+    assert score(outbox, toy_model, waiting).rows == 7
+    assert files(outbox) == ["a.csv.2.parquet", "a.csv.parquet"]
+
+
 def test_name_that_is_used_again_is_a_new_version(toy_model, outbox, put):
     """The numbers agree, also where the user has a file of such a name."""
     score(outbox, toy_model, put("a.csv", tickets(3)))

@@ -90,10 +90,20 @@ class Incoming:
         """Name of the file."""
         return self.path.name
 
+    @property
+    def is_unchanged(self) -> bool:
+        """True if the file is still as it was found."""
+        return Incoming.find(self.path) == self
+
     def check_unchanged(self) -> None:
         """Raise ``ChangedError`` if it is no longer as it was found."""
-        if Incoming.find(self.path) != self:
+        if not self.is_unchanged:
             raise ChangedError("It changed, or was removed, while it was read.")
+
+    def move(self, target: Path) -> None:
+        """Move the file; one that is no longer as it was found stays, because nobody has read it."""
+        if self.is_unchanged:
+            self.path.rename(target)
 
 
 def is_data(name: str) -> bool:
@@ -207,7 +217,7 @@ class Outbox:
                 return False
             record = scored_record(result)
             if record and record.commit == commit and record.sha256 == file_hash(incoming.path):
-                incoming.path.rename(place)
+                incoming.move(place)
                 return True
         return False
 

@@ -69,7 +69,7 @@ class Scorer:
             self.programs.run(command, f"Scoring {incoming.name}", self.on_line)
             self._write(incoming, predictions, kept)
         except ProgramError as error:
-            if error.code == InputError.status and Incoming.find(incoming.path) == incoming:
+            if error.code == InputError.status and incoming.is_unchanged:
                 self.outbox.refuse(incoming, "\n".join(error.last))
                 self.problems.append(f"refused {incoming.name}: {error.reason}")
             else:
@@ -120,7 +120,8 @@ class Scorer:
             incoming.check_unchanged()
         self.files += 1
         self.rows += rows
-        incoming.path.rename(place)
+        # It may have changed while the result reached the disk: then it stays, and gets a result of its own.
+        incoming.move(place)
 
     def _result_columns(self, predictions: pa.Schema, copies: dict[str, str]) -> tuple[list[str], pa.Schema]:
         """Return the columns of predictions that a result has, and its schema.
