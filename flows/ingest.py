@@ -1,6 +1,6 @@
-"""Flow ``ingest``: commits new labelled rows of a drop folder to a branch, after the data checks.
+"""Flow ``ingest``: commits new labelled rows of a drop folder, after the data checks.
 
-The next training trains on them.
+They go to the branch that is trained: the next training has them.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,10 @@ from tuneline.core.params.loading import load_params
 from tuneline.core.paths import CHECKS, PARAMS
 from tuneline.core.repository.dvc import require_remote
 from tuneline.core.repository.programs import ProgramError, Programs
+from tuneline.core.runtime.errors import ParamsError
 from tuneline.core.runtime.files import BusyError, locked
 from tuneline.core.runtime.terminal import first_of, visible
-from tuneline.core.settings import Settings, load_settings
+from tuneline.core.settings import SETTINGS, Settings, load_settings
 from tuneline.operations.alerts import ended, send
 from tuneline.operations.inbox import Incoming
 from tuneline.operations.new_rows import Harvester, NewRows
@@ -43,7 +44,7 @@ def ingest(push: bool | None = None) -> State[Any]:
     """Commit the new rows of the drop folder.
 
     Args:
-        push: Push the rows to the DVC remote and the branch to `origin`; default: `ingest.push`.
+        push: Push the rows to the DVC remote and the branch to `origin`; default: `training.push`.
     """
     # settings
     repository = Repository.here(get_run_logger().warning)
@@ -52,21 +53,43 @@ def ingest(push: bool | None = None) -> State[Any]:
     if settings.ingest.folder is None:
         return ended("There is no drop folder: ingest.folder in conf/flows.yaml is null.", name="NothingNew")
     if push is None:
-        push = settings.ingest.push
+        push = settings.training.push
     if push:
         require_remote(repository.root)
+    branch = trained_branch(repository, settings.training.ref, push=push)
 
     repository.state.mkdir(parents=True, exist_ok=True)
     try:
         with locked(repository.state / "ingest.lock", wait=0):
-            return _ingest(repository, settings, repository.root / settings.ingest.folder, push=push)
+            folder = repository.root / settings.ingest.folder
+            return _ingest(repository, settings, folder, branch, push=push)
     except BusyError as error:
         return ended(f"Another run is ingesting; the next run reads what it leaves. {error}", name="Skipped")
 
 
-def _ingest(repository: Repository, settings: Settings, folder: Path, *, push: bool) -> State[Any]:
+def trained_branch(repository: Repository, ref: str, *, push: bool) -> str:
+    """Return the branch that gets new rows: the one that ``training.ref`` names.
+
+    Raises:
+        ParamsError: It names no branch, or one of ``origin`` while nothing is pushed: no training would see
+            the rows.
+        GitError: It names nothing, or ``origin`` cannot be reached.
+    """
+    repository.resolve(ref)  # fetches what is new in origin
+    branch = ref.removeprefix("origin/")
+    if not repository.git("for-each-ref", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"):
+        problem = f"{SETTINGS}: training.ref is {ref!r}, which is no branch: it cannot get new rows."
+        raise ParamsError(problem, "Name a branch, or set ingest.folder to null.")
+    if branch != ref and not push:
+        problem = f"{SETTINGS}: training.ref is {ref!r}, and new rows would not be pushed there."
+        raise ParamsError(problem, "Set training.push to true, or ingest.folder to null.")
+    return branch
+
+
+def _ingest(
+    repository: Repository, settings: Settings, folder: Path, branch: str, *, push: bool
+) -> State[Any]:
     """Bring new rows into a checkout of the branch, check and commit them, and put the files away."""
-    branch = settings.ingest.branch
     ref = branch
     if push and repository.has_remote():
         ref = f"origin/{branch}"

@@ -204,11 +204,27 @@ def test_branch_that_moved_meanwhile_and_origin_get_the_rows(served, desk, tmp_p
 
     desk.git("push", "--quiet", "origin", "main")
     desk.put("tuesday.csv", "my parcel is lost")
-    state = ingest(push=True, return_state=True)
+    settings = desk.root / "conf/flows.yaml"
+    settings.write_text(SETTINGS + "training: {ref: origin/main}\n")
+    assert "new rows would not be pushed" in ingest(return_state=True).message, "no training would see them"
+    settings.write_text(SETTINGS + "training: {ref: origin/main, push: true}\n")
+    state = ingest(return_state=True)
     assert state.is_completed(), state.message
     sh("git", "clone", "--quiet", str(tmp_path / "origin.git"), "clone", cwd=tmp_path)
     sh("dvc", "pull", "--quiet", "data/source/train.dvc", cwd=tmp_path / "clone")
     assert len(list((tmp_path / "clone/data/source/train").iterdir())) == 2
+
+
+def test_rows_are_committed_to_the_branch_that_is_trained(served, desk):
+    settings = desk.root / "conf/flows.yaml"
+    desk.git("tag", "v1")
+    desk.put("monday.csv", "my invoice is wrong")
+    settings.write_text(SETTINGS + "training: {ref: v1}\n")
+    assert "'v1', which is no branch" in ingest(return_state=True).message
+    desk.git("branch", "trunk")
+    settings.write_text(SETTINGS + "training: {ref: trunk}\n")
+    assert ingest(return_state=True).message.startswith("1 rows to trunk")
+    assert desk.git("log", "-1", "--format=%s", "trunk") == "Ingest 1 new rows"
 
 
 KILLED = """

@@ -42,12 +42,12 @@ class Training(Section):
     """What flow ``train`` runs, where results go, and what a training shares with others."""
 
     ref: Ref = "main"
-    """What is run: ``main``, of this folder.
+    """What is run: ``main``, of this folder. Flow ``ingest`` commits new rows to this branch.
 
     ``origin/main``: what several people or machines share, fetched by each run.
     """
     push: bool = False
-    """Push results to the remotes of DVC and git, from where flow ``clean`` removes old branches, too.
+    """Push results and new rows to the remotes of DVC and git; flow ``clean`` removes old branches there.
 
     DVC needs a default remote.
     """
@@ -148,10 +148,6 @@ class Retention(Section):
 class Ingest(Section):
     """Settings of flow ``ingest`` (docs/ingest.md)."""
 
-    branch: Ref = "main"
-    """Branch that new data is committed to."""
-    push: bool = False
-    """Push the data to the DVC remote and the branch to origin; the run starts from origin's branch."""
     folder: FilePath | None = None
     """Drop folder of files with labelled rows, relative to the repository; they move to its ``done/``.
 
@@ -188,7 +184,7 @@ class Settings(Section):
     retention: Retention = Retention()
     """What flow ``clean`` keeps (docs/operations.md)."""
     ingest: Ingest = Ingest()
-    """Flow ``ingest``: its branch and its drop folder (docs/ingest.md)."""
+    """Flow ``ingest``: its drop folder (docs/ingest.md)."""
     alerts: Alerts = Alerts()
     """When flow ``watch``, which looks every hour, sends an alert."""
     lock_wait_seconds: Duration = 600
