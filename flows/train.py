@@ -2,14 +2,13 @@
 
 A model that is better than the one in production replaces it; docs/promotion.md defines "better".
 
-One training runs at a time on a machine or a GPU, across deployments, workers and clones. Its locks are files
-of the machine that the operating system locks. The supervisor of each program of the run inherits them: the
-next training starts when the last process of the one before has ended, however it ended.
+One training runs at a time on a machine, across deployments, workers and clones. Its lock is a file of the
+machine that the operating system locks. The supervisor of each program of the run inherits it: the next
+training starts when the last process of the one before has ended, however it ended.
 """
 
 import contextlib
 import os
-import re
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,70 +34,55 @@ from tuneline.operations.server.worker import end_with_worker
 STAGE = "train"
 """The stage that trains. From it on a run has the machine to itself: later stages measure speed."""
 MACHINE_LOCKS = "TUNELINE_MACHINE_LOCKS"
-"""Environment variable with the folder of the locks. It must be the same for all workers of a machine."""
+"""Environment variable with the folder of the lock: workers with the same folder train one at a time."""
 
 
 @dataclass(frozen=True)
 class TrainingLock:
-    """The right to train on this machine, or on some of its GPUs.
+    """The right to train on this machine.
 
     Attributes:
-        descriptors: File descriptors of the locks, in the order in which every run locks them, for processes
-            that must end before the next training starts.
+        descriptor: File descriptor of the lock, for processes that must end before the next training starts.
     """
 
-    descriptors: tuple[int, ...]
+    descriptor: int
 
     def acquire(self, run: str, on_line: Callable[[str], None]) -> None:
         """Wait until no other run trains here, and say when that begins and ends.
 
         A signal whose handler raises ends the wait.
         """
-        for file in self.descriptors:
-            try:
-                lock(file, wait=0)
-            except BusyError:
-                holder = os.pread(file, 200, 0).decode(errors="replace") or "another run"
-                on_line(f"Waits for run {holder}, which trains on this machine.")
-                lock(file)
-                on_line("Trains now.")
+        try:
+            lock(self.descriptor, wait=0)
+        except BusyError:
+            holder = os.pread(self.descriptor, 200, 0).decode(errors="replace") or "another run"
+            on_line(f"Waits for run {holder}, which trains on this machine.")
+            lock(self.descriptor)
+            on_line("Trains now.")
 
-            # The file names its holder to the runs that wait.
-            os.ftruncate(file, 0)
-            os.pwrite(file, run.encode(), 0)
+        # The file names its holder to the runs that wait.
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, run.encode(), 0)
 
     def release(self) -> None:
         """Let the next run train. Without it, that happens when all processes of this run have ended."""
-        for file in self.descriptors:
-            unlock(file)
+        unlock(self.descriptor)
 
 
 @contextlib.contextmanager
-def machine_training_lock(one_per: str | None) -> Iterator[TrainingLock]:
-    """Open the locks of this machine, without locking them.
-
-    Args:
-        one_per: ``training.one_per`` of ``conf/flows.yaml``.
-    """
-    gpus = sorted(set(re.findall(r"[\w-]+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))) - {"-1"})
-    names = []
-    if one_per == "gpu" and gpus:
-        names = [f"gpu-{gpu}" for gpu in gpus]
-    elif one_per is not None:
-        names = ["machine"]
-
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for name in names:
-            _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(_folder() / name, os.O_RDWR | os.O_CREAT, 0o600)
-            open_files.callback(os.close, file)
-            files.append(file)
-        yield TrainingLock(tuple(files))
+def machine_training_lock() -> Iterator[TrainingLock]:
+    """Open the lock of this machine, without locking it."""
+    folder = _folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(folder / "machine", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield TrainingLock(file)
+    finally:
+        os.close(file)
 
 
 def _folder() -> Path:
-    """Return the folder of the locks, named after the machine: a home folder may be on several machines."""
+    """Return the folder of the lock, named after the machine: a home folder may be on several machines."""
     folder = os.environ.get(MACHINE_LOCKS)
     if folder:
         return Path(folder)
@@ -144,11 +128,9 @@ def _run(
     if push:
         registry.fetch_if_possible()  # the run needs origin only at its end
 
-    with machine_training_lock(settings.training.one_per) as machine:
-        # Programs inherit the locks: the next training starts when the last of them has ended.
-        locks = [checkout.lock]
-        locks += machine.descriptors
-        programs = Programs(checkout.path, checkout.name, locks=locks)
+    with machine_training_lock() as machine:
+        # Programs inherit the lock: the next training starts when the last of them has ended.
+        programs = Programs(checkout.path, checkout.name, locks=[checkout.lock, machine.descriptor])
         pipeline = Pipeline(programs, log_line, settings.lock_wait_seconds)
         for stage in prepare(pipeline, registry).stages:
             if stage == STAGE:

@@ -1,6 +1,5 @@
 """Real processes that want to train: one at a time, and the next when all of one has ended."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -29,57 +28,23 @@ time.sleep(1.5)
 Path("saved").touch()
 '''
 name = sys.argv[1]
-with machine_training_lock("machine") as lock:
+with machine_training_lock() as lock:
     lock.acquire(name, lambda line: print(line, flush=True))
-    Programs(Path("."), name, locks=lock.descriptors).run([sys.executable, "-c", SAVES], "A training", print)
+    Programs(Path("."), name, locks=[lock.descriptor]).run([sys.executable, "-c", SAVES], "A training", print)
 """
 
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNELINE_MACHINE_LOCKS", str(tmp_path / "locks"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-@contextlib.contextmanager
-def training(one_per, gpus, monkeypatch):
-    """The lock of a run on some GPUs, not acquired yet."""
-    with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
-        if gpus is not None:
-            patch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-        yield stack.enter_context(machine_training_lock(one_per))
-
-
-def busy(lock) -> bool:
-    """Return whether a run would have to wait; if not, it trains."""
-
-    class WaitsError(Exception):
-        pass
-
-    def waits(line: str) -> None:
-        raise WaitsError(line)
-
-    try:
-        lock.acquire("second", waits)
-    except WaitsError:
-        return True
-    return False
-
-
-@pytest.mark.parametrize(
-    ("one_per", "first", "second", "expected"),
-    [
-        ("machine", "0", "1", True),
-        ("gpu", "0", "1", False),
-        ("gpu", "0,1", "1", True),
-    ],
-)
-def test_trainings_share_a_machine_only_on_different_gpus(monkeypatch, one_per, first, second, expected):
-    with training(one_per, first, monkeypatch) as one, training(one_per, second, monkeypatch) as other:
-        one.acquire("first", print)
-        assert busy(other) is expected
-        one.release()
-        assert not busy(other)
+def test_workers_with_lock_folders_of_their_own_train_at_once(tmp_path, monkeypatch):
+    with machine_training_lock() as one:
+        one.acquire("on GPU 0", pytest.fail)
+        monkeypatch.setenv("TUNELINE_MACHINE_LOCKS", str(tmp_path / "of GPU 1"))
+        with machine_training_lock() as other:
+            other.acquire("on GPU 1", pytest.fail)
 
 
 @pytest.mark.promise("one-training")

@@ -6,7 +6,7 @@ No stage reads them: a stage reads ``params.yaml``. They stand here and not in `
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -39,7 +39,7 @@ class StagePolicy(Section):
 
 
 class Training(Section):
-    """What flow ``train`` runs, where results go, and what a training shares with others."""
+    """What flow ``train`` runs, and where results go."""
 
     ref: Ref = "main"
     """What is run: ``main``, of this folder. Flow ``ingest`` commits new rows to this branch.
@@ -50,11 +50,6 @@ class Training(Section):
     """Push results and new rows to the remotes of DVC and git; flow ``clean`` removes old branches there.
 
     DVC needs a default remote.
-    """
-    one_per: Literal["machine", "gpu"] | None = "machine"
-    """``machine``: one training at a time on a machine, across deployments.
-
-    ``gpu``: on each GPU in ``CUDA_VISIBLE_DEVICES`` of the worker. ``null``: no limit.
     """
 
 
@@ -176,7 +171,7 @@ class Settings(Section):
     stages: dict[str, StagePolicy] = {}
     """Retries and timeout of each stage, by its name; ``default`` for stages without an entry."""
     training: Training = Training()
-    """What flow ``train`` runs, where results go, and what a training shares with others."""
+    """What flow ``train`` runs, and where results go."""
     promotion: PromotionPolicy = PromotionPolicy()
     """Conditions under which a model replaces the one in production (docs/promotion.md)."""
     scoring: Scoring = Scoring()

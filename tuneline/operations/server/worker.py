@@ -8,7 +8,7 @@ passed to ``prefect worker start``: ``--work-queue gpu`` serves one queue, not a
   the worker uses the existing repository.
 - ``TUNELINE_REPOSITORY``: path of the clone. Workers of one machine may share it.
 - ``TUNELINE_DVC_REMOTE``: address of the DVC remote; overrides the repository's default remote.
-- ``TUNELINE_MACHINE_LOCKS``, ``CUDA_VISIBLE_DEVICES``: see flows/train.py.
+- ``TUNELINE_MACHINE_LOCKS``: see flows/train.py.
 """
 
 import math
