@@ -156,15 +156,6 @@ class Ingest(Section):
         return self
 
 
-class Alerts(Section):
-    """When flow ``watch``, which looks every hour, sends an alert."""
-
-    runs_silent_hours: PositiveFloat = 36
-    """No run of flow ``train`` succeeded for so long."""
-    repeat_hours: Duration = 24
-    """Hours between two events of the same alert."""
-
-
 class Settings(Section):
     """Settings of the flows, in ``conf/flows.yaml``."""
 
@@ -180,8 +171,6 @@ class Settings(Section):
     """What flow ``clean`` keeps (docs/operations.md)."""
     ingest: Ingest = Ingest()
     """Flow ``ingest``: its drop folder (docs/ingest.md)."""
-    alerts: Alerts = Alerts()
-    """When flow ``watch``, which looks every hour, sends an alert."""
     lock_wait_seconds: Duration = 600
     """How long a run waits for DVC's lock, while a person works in the same checkout."""
 

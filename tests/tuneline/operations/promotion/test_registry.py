@@ -81,7 +81,7 @@ def test_rollback_to_a_model_that_is_nowhere_or_damaged_changes_nothing(registry
 
 
 def test_origin_that_is_away_is_not_waited_for(registry):
-    """The flows ``score`` and ``watch`` go on with what this clone knows.
+    """The flow ``score`` goes on with what this clone knows.
 
     A push is tried again for two minutes.
     """
