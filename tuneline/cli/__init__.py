@@ -33,7 +33,6 @@ from tuneline.cli import (
     report,
     serve,
     show,
-    versions,
 )
 from tuneline.core.runtime.errors import StageError, explain_disk_errors
 
@@ -126,5 +125,4 @@ app.add_typer(data.app, name="data")
 app.add_typer(labels.app, name="labels")
 app.command("show")(show.command)
 app.command("report")(report.command)
-app.command("versions")(versions.command)
 app.command("doctor")(doctor.command)

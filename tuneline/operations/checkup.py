@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from tuneline.core.params.loading import load_params
-from tuneline.core.paths import PARAMS
+from tuneline.core.paths import ONNX, PARAMS
 from tuneline.core.repository.git import (
     git,
-    registries,
+    model_tags,
     require_own_repository,
     unversioned,
     why_not_in_cache,
@@ -133,20 +133,19 @@ def check_registry(root: Path) -> Iterator[DoctorResult]:
 
     Its files are somewhere, with a second copy.
     """
-    for artifact, tags in registries(root).items():
-        for stage in tags.stages:
-            staged = tags.in_stage(stage)
-            if not staged:
-                continue
-            yield check_copies(root, artifact, stage, staged)
+    tags = model_tags(root)
+    for stage in tags.stages:
+        staged = tags.in_stage(stage)
+        if staged:
+            yield check_copies(root, stage, staged)
 
 
-def check_copies(root: Path, artifact: str, stage: str, version: Version) -> DoctorResult:
+def check_copies(root: Path, stage: str, version: Version) -> DoctorResult:
     """Check that the files of a version are in DVC's cache or remote, and that it has a second copy.
 
     The second copy of its tag is in ``origin``.
     """
-    message = f"{artifact} {version.name}, which is in {stage}"
+    message = f"{ONNX.name} {version.name}, which is in {stage}"
     not_here = why_not_in_cache(root, version.commit)
     not_in_remote = why_not_in_dvc_remote(root, version.commit)
     if not_here and not_in_remote:
@@ -155,7 +154,7 @@ def check_copies(root: Path, artifact: str, stage: str, version: Version) -> Doc
     missing = []
     if not_in_remote:
         missing.append(not_in_remote)
-    tags = f"refs/tags/{artifact}@{version.name}*"  # an annotated tag has two lines: the tag and its commit
+    tags = f"refs/tags/{ONNX.name}@{version.name}*"  # an annotated tag has two lines: the tag and its commit
     if version.commit not in git(root, "ls-remote", "origin", tags):
         missing.append("git remote origin is missing, cannot be asked, or does not have its tag")
     if missing:

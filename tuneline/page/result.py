@@ -14,9 +14,9 @@ from tuneline.core.repository.git import (
     COMMIT,
     commit_of,
     lock_at,
+    model_tags,
     outdated,
     registered,
-    registries,
 )
 from tuneline.core.repository.source_versions import set_back
 from tuneline.core.runtime.errors import StageError
@@ -161,11 +161,9 @@ def find_model(root: Path, name: str) -> tuple[str | None, Path]:
             )
         return None, record
 
-    tags = registries(root).get(ONNX.name)
-    named = None
-    if tags is not None:
-        versions = {version.name: version for version in tags.versions}
-        named = versions.get(name) or tags.in_stage(name)
+    tags = model_tags(root)
+    versions = {version.name: version for version in tags.versions}
+    named = versions.get(name) or tags.in_stage(name)
     if named is not None:
         title = f"{named.name}, commit {named.commit[:12]}"
         cached = cached_out(root, lock_at(root, named.commit), f"{ONNX.as_posix()}/{EXPORT_RECORD}")
@@ -184,7 +182,7 @@ def find_model(root: Path, name: str) -> tuple[str | None, Path]:
                 return f"the model in {ONNX}, {precision}", path
     raise StageError(
         f"{name}: no folder, no version or stage of the registry, and not the model in {ONNX}.",
-        "`git fetch --tags` and `tuneline versions` list what is registered.",
+        "`git fetch --tags` and `gto show onnx` list what is registered.",
     )
 
 

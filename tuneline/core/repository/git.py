@@ -18,7 +18,7 @@ from tuneline.core.params.params_file import get_value
 from tuneline.core.params.train import is_folder
 from tuneline.core.paths import BASE_SOURCE, ONNX, PARAMS, SOURCE
 from tuneline.core.repository.dvc import Lock, by_key, cached_files, is_intact, md5_of
-from tuneline.core.repository.registry import TAG_FORMAT, RegistryTag, RegistryTags
+from tuneline.core.repository.registry import TAG_FORMAT, RegistryTags
 from tuneline.core.runtime.errors import ParamsError, StageError
 from tuneline.core.runtime.terminal import first_of, redacted, visible
 
@@ -202,12 +202,6 @@ def why_not_in_cache(root: Path, commit: str) -> str | None:
     return None
 
 
-def tagger_of(root: Path, tag: RegistryTag) -> str:
-    """Return the name and address of the person or program that made a tag."""
-    tagger = git(root, "for-each-ref", "--format=%(taggername) %(taggeremail)", f"refs/tags/{tag.name}")
-    return visible(tagger) or "unknown"
-
-
 def metrics_at(root: Path, revision: str, stage: str = "evaluate") -> dict[str, float]:
     """Return the metrics of a stage in a commit; empty if it has none."""
     try:
@@ -228,9 +222,9 @@ def commit_of(root: Path, version: str) -> Commit | None:
     return changing[0] if changing else None
 
 
-def registries(root: Path) -> dict[str, RegistryTags]:
-    """Return the model registry of each artifact, by its name."""
-    return RegistryTags.parse(git(root, "for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))
+def model_tags(root: Path) -> RegistryTags:
+    """Return the registry of the models; a user may have other artifacts."""
+    return RegistryTags.parse(ONNX.name, git(root, "for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))
 
 
 def registered(root: Path, commit: Commit) -> list[str]:
@@ -238,15 +232,15 @@ def registered(root: Path, commit: Commit) -> list[str]:
 
     They are its version, and the stages it is in now: ``onnx@v0.2.0`` and ``onnx#production``.
     """
+    tags = model_tags(root)
     names = []
-    for artifact, tags in registries(root).items():
-        version = tags.version_of(commit.sha)
-        if version is not None:
-            names.append(f"{artifact}@{version.name}")
-        for stage in tags.stages:
-            in_stage = tags.in_stage(stage)
-            if in_stage is not None and in_stage.commit == commit.sha:
-                names.append(f"{artifact}#{stage}")
+    version = tags.version_of(commit.sha)
+    if version is not None:
+        names.append(f"{tags.artifact}@{version.name}")
+    for stage in tags.stages:
+        in_stage = tags.in_stage(stage)
+        if in_stage is not None and in_stage.commit == commit.sha:
+            names.append(f"{tags.artifact}#{stage}")
     return names
 
 

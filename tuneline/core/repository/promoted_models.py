@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuneline.core.paths import ONNX
-from tuneline.core.repository.git import GitError, registries, run_git
+from tuneline.core.repository.git import GitError, model_tags, run_git
 from tuneline.core.repository.programs import run_dvc
 from tuneline.core.repository.registry import RegistryTag, RegistryTags, Version
 from tuneline.core.repository.worktrees import fetched_files
@@ -41,14 +41,14 @@ class ModelRepository:
         """The checkout; ``None`` for an address."""
         return Path(self.place) if Path(self.place).is_dir() else None
 
-    def tags(self) -> RegistryTags | None:
-        """Return the registry of the models; ``None`` if nothing was ever registered.
+    def tags(self) -> RegistryTags:
+        """Return the registry of the models.
 
         Raises:
             StageError: Git cannot read the repository.
         """
         if self.root is not None:
-            return registries(self.root).get(ARTIFACT)
+            return model_tags(self.root)
         return self._remote_tags()
 
     def version(self, stage: str = PRODUCTION_STAGE) -> Version:
@@ -57,12 +57,11 @@ class ModelRepository:
         Raises:
             StageError: No version is in it, or git cannot read the repository.
         """
-        tags = self.tags()
-        version = tags.in_stage(stage) if tags else None
+        version = self.tags().in_stage(stage)
         if version is None:
             raise StageError(
                 f"{self.place}: no model is in {stage}.",
-                "`tuneline versions` lists what is registered. The flow train promotes models.",
+                "`gto show onnx` lists what is registered. The flow train promotes models.",
             )
         return version
 
@@ -111,7 +110,7 @@ class ModelRepository:
                 f"`git ls-remote {self.place}` says why.",
             ) from None
 
-    def _remote_tags(self) -> RegistryTags | None:
+    def _remote_tags(self) -> RegistryTags:
         """Return the registry of a repository that is not on this machine.
 
         The dates and messages of its tags, which decide nothing, are not known.
@@ -133,7 +132,7 @@ class ModelRepository:
             tag = RegistryTag.parse(name, tag_object, commits.get(name, ""))
             if tag is not None and tag.artifact == ARTIFACT:
                 tags.append(tag)
-        return RegistryTags(ARTIFACT, tuple(tags)) if tags else None
+        return RegistryTags(ARTIFACT, tuple(tags))
 
 
 @contextmanager

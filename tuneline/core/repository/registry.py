@@ -102,20 +102,21 @@ class RegistryTags:
     tags: tuple[RegistryTag, ...]
 
     @classmethod
-    def parse(cls, printed: str) -> dict[str, Self]:
-        """Return the registry of each artifact, by its name.
+    def parse(cls, artifact: str, printed: str) -> Self:
+        """Return the registry of an artifact, which may be empty.
 
         ``printed`` is what ``git for-each-ref refs/tags`` prints with ``TAG_FORMAT``.
         """
-        by_artifact: dict[str, list[RegistryTag]] = {}
+        tags = []
         # not splitlines: a message may have a separator that Unicode takes for the end of a line
-        for line in filter(None, printed.split("\n")):
+        for line in filter(None, printed.split("
+")):
             tag_object, commit, date, rest = line.split(" ", 3)
             name, _, message = rest.partition(" ")
             tag = RegistryTag.parse(name, tag_object, commit, int(date or 0), message)
-            if tag is not None:
-                by_artifact.setdefault(tag.artifact, []).append(tag)
-        return {artifact: cls(artifact, tuple(tags)) for artifact, tags in by_artifact.items()}
+            if tag is not None and tag.artifact == artifact:
+                tags.append(tag)
+        return cls(artifact, tuple(tags))
 
     @cached_property
     def _registrations(self) -> dict[str, RegistryTag]:
@@ -168,11 +169,6 @@ class RegistryTags:
         """Return the version that a commit is registered as; ``None`` if it is not registered."""
         return self._by_commit.get(commit)
 
-    def registered(self, version: Version) -> int:
-        """Return when a version was registered, as Unix time."""
-        tag = self._registrations.get(version.name)
-        return tag.date if tag else 0
-
     def is_taken_back(self, commit: str) -> bool:
         """Return True if the version of a commit was taken back (``gto deregister``)."""
         names = {name for name, tag in self._registrations.items() if tag.commit == commit}
@@ -202,10 +198,6 @@ class RegistryTags:
                 commits.append(tag.commit)
         versions = [self.version_of(commit) for commit in commits]
         return [version for version in versions if version]
-
-    def assignments_of(self, version: Version, stage: str) -> list[RegistryTag]:
-        """Return the tags that put a version into a stage, the latest last."""
-        return [tag for tag in self._assignments(stage) if tag.commit == version.commit and not tag.cancels]
 
     def next_version(self) -> str:
         """Return the minor version after the highest one; a deregistered one is not used again."""

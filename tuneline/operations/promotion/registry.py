@@ -58,7 +58,7 @@ class Registry:
         versions = f"refs/tags/{ARTIFACT}@*"
         stages = f"refs/tags/{ARTIFACT}#*"
         printed = self.repository.git("for-each-ref", f"--format={TAG_FORMAT}", versions, stages)
-        return RegistryTags.parse(printed).get(ARTIFACT) or RegistryTags(ARTIFACT, ())
+        return RegistryTags.parse(ARTIFACT, printed)
 
     def production(self) -> Version | None:
         """Return the version that is in production now."""

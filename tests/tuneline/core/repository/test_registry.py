@@ -53,7 +53,8 @@ def repository(tmp_path):
 
 
 def read(repository) -> RegistryTags:
-    return RegistryTags.parse(repository.git("for-each-ref", f"--format={TAG_FORMAT}", "refs/tags"))["onnx"]
+    printed = repository.git("for-each-ref", f"--format={TAG_FORMAT}", "refs/tags")
+    return RegistryTags.parse("onnx", printed)
 
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
@@ -91,6 +92,6 @@ def test_message_with_a_separator_of_unicode_is_one_line(repository):
 
 def test_other_tags_are_no_part_of_the_registry(repository):
     repository("a@v0.1.0")
-    for name in ("v1.0", "onnx", "onnx@latest", "release@main", "onnx@deprecated"):
+    for name in ("v1.0", "onnx", "onnx@latest", "release@main", "onnx@deprecated", "mine@v1.0.0"):
         repository.git("tag", "--annotate", name, "a", "--message=x")
     assert [tag.name for tag in read(repository).tags] == ["onnx@v0.1.0"]

@@ -97,6 +97,13 @@ def test_production_without_a_second_copy_is_a_warning_that_says_what_is_missing
     ]
 
 
+def test_artifact_of_the_user_is_not_taken_for_a_model(project):
+    expected = results(project)
+    for name in ("mine@v1.0.0", "mine#staging#2"):
+        run(project, "git", "tag", "--annotate", name, "--message=Not a model")
+    assert results(project) == expected
+
+
 def test_production_that_is_nowhere_is_an_error(project, tmp_path):
     add_remote(project, tmp_path / "shelf")
     shutil.rmtree(project / ".dvc" / "cache" / "files")
