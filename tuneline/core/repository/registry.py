@@ -109,8 +109,7 @@ class RegistryTags:
         """
         tags = []
         # not splitlines: a message may have a separator that Unicode takes for the end of a line
-        for line in filter(None, printed.split("
-")):
+        for line in filter(None, printed.split("\n")):
             tag_object, commit, date, rest = line.split(" ", 3)
             name, _, message = rest.partition(" ")
             tag = RegistryTag.parse(name, tag_object, commit, int(date or 0), message)
