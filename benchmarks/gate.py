@@ -39,7 +39,7 @@ SCREEN = 0.05
 """P-value on validation from which on a rule does not test a candidate."""
 SCREENED = 20
 """Tests of a year under this rule."""
-OF_SPLIT = BUDGET_PART * ERROR_RATE
+OF_YEAR = BUDGET_PART * ERROR_RATE
 Right = NDArray[np.bool_]
 """Which rows are predicted correctly, shape ``(models, rows)``."""
 Counts = NDArray[np.int64]
@@ -120,13 +120,13 @@ def screened(validation: Comparison, split: Comparison) -> NDArray[np.bool_]:
     """Test the first candidates that win on validation, and no more than some a year."""
     passed = validation.p_values <= SCREEN
     tested = passed & (np.cumsum(passed) <= SCREENED)
-    return tested & (split.p_values <= OF_SPLIT / SCREENED)
+    return tested & (split.p_values <= OF_YEAR / SCREENED)
 
 
 def by_validation(validation: Comparison, split: Comparison) -> NDArray[np.bool_]:
     """Let validation set the level of each candidate, as the gate does."""
-    smallest = VALIDATION_WEIGHT * OF_SPLIT / NIGHTS
-    left = OF_SPLIT
+    smallest = VALIDATION_WEIGHT * OF_YEAR / NIGHTS
+    left = OF_YEAR
     levels = []
     for p_value in validation.p_values.tolist():
         largest = LARGEST_PART * left
@@ -142,7 +142,7 @@ RULES: dict[str, Rule] = {
     "McNemar, 5 %, two-sided": at_level(0.025),
     "the Ladder without a parameter": ladder,
     "spent early: 6 / (pi t)^2 of 5 %": spending,
-    "equal parts: 4 % / 365": at_level(OF_SPLIT / NIGHTS),
+    "equal parts: 4 % / 365": at_level(OF_YEAR / NIGHTS),
     "screened: 20 tests of p <= 0.05 on validation": screened,
     "level by validation: the gate": by_validation,
 }

@@ -89,7 +89,7 @@ class ErrorBudget:
     is_repeated: bool = False
 
     @classmethod
-    def of_split(
+    def of_year(
         cls,
         history: Sequence[GateEntry],
         rows_hash: str,
@@ -97,9 +97,9 @@ class ErrorBudget:
         policy: "PromotionPolicy",
         validation_p: float | None = None,
     ) -> Self:
-        """Return the budget for a candidate on a reported split, given its p-value on validation.
+        """Return what the decisions of the last year, on whatever split, leave for a candidate.
 
-        Without one, the level is an equal part of the year.
+        Its level depends on its p-value on validation; without one, it is an equal part of the year.
         """
         entries = []
         for entry in history:

@@ -141,7 +141,7 @@ def decide_promotion(
         baseline = np.full_like(candidate.labels, constant)
         budget = None
     elif budget is None:
-        budget = ErrorBudget.of_split((), "", time.time(), policy)
+        budget = ErrorBudget.of_year((), "", time.time(), policy)
     confidence = CONFIDENCE
     metrics = [METRIC_TABLE[metric]]
     compared = PairedComparison.of(candidate, baseline, metrics, level=confidence, resamples=GATE_RESAMPLES)
@@ -336,7 +336,7 @@ def judge_candidate(pipeline: Pipeline, registry: Registry, policy: PromotionPol
             pipeline.on_line(f"The validation rows are not compared: {validation.incomparable}")
         validation_p = validation_p_value(validation, policy, deciding)
         rows_hash = reported_rows_hash(checkout, reported_split(checkout))
-        budget = ErrorBudget.of_split(registry.decisions(), rows_hash, time.time(), policy, validation_p)
+        budget = ErrorBudget.of_year(registry.decisions(), rows_hash, time.time(), policy, validation_p)
         model = read_lock(checkout).out(ONNX.as_posix())
         budget = budget.of_pair(model or "", production.name)
         guards = check_guards(checkout, predictions, policy.guards)

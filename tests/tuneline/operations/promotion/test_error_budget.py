@@ -25,7 +25,7 @@ def entry(budget: ErrorBudget, time: float, rows_hash: str = "a", **changes) -> 
 def budget_of(
     history: list[GateEntry], rows_hash: str = "a", now: float = NOW, validation_p: float | None = None
 ) -> ErrorBudget:
-    return ErrorBudget.of_split(history, rows_hash, now, POLICY, validation_p)
+    return ErrorBudget.of_year(history, rows_hash, now, POLICY, validation_p)
 
 
 def judged(number: int, until: float = NOW, validation_p: float | None = None) -> list[GateEntry]:

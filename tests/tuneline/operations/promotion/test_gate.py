@@ -166,7 +166,7 @@ def test_validation_sets_the_level_of_a_candidate(labels):
     candidate[42:60] = (candidate[42:60] + 1) % 4
     predictions = paired(labels, candidate, production, NAMES)
     for p_value, promoted in ((None, False), (0.5, False), (0.002, True)):
-        budget = ErrorBudget.of_split((), "a", 0, POLICY, p_value)
+        budget = ErrorBudget.of_year((), "a", 0, POLICY, p_value)
         decision = decide_promotion(predictions, (), POLICY, budget=budget)
         assert decision.promoted == promoted
     assert "error budget: 0.008 for this candidate, by p = 0.002" in str(decision).replace("0.0080", "0.008")
