@@ -114,7 +114,10 @@ class Scoring(Section):
     A file with more is refused; with 0, a file with any.
     """
     settle_seconds: Duration = 10
-    """A file that came or changed more recently is scored by the next run."""
+    """A file that came or changed more recently waits for the next run.
+
+    The drop folder of flow ``ingest`` has the same rule.
+    """
     drift: DriftSettings = DriftSettings()
     """Limits of the drift of scored rows, and the rows that are compared with the training data."""
 
