@@ -135,7 +135,7 @@ def test_bad_file_is_refused_and_its_correction_leaves_one_result(toy_model, out
 def test_reason_of_a_refusal_quotes_nothing_of_the_file(toy_model, outbox, tmp_path):
     """Who may read the outbox, or Prefect, may not read all that people send."""
     contents = {
-        "header.csv": b"secret,textsecret\na,b\n",
+        "header.csv": b"secret,textsecret\n1,2\n",
         "twice.csv": b"text,secret,secret\na,b,c\n",
         "separated.csv": b"text:secret\na:b\n",
         "encoding.csv": b"text\nsecret \x81\n",

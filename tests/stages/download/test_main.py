@@ -159,7 +159,7 @@ def test_an_error_in_the_last_split_leaves_what_was_there(project: Path):
 
 
 def test_what_a_killed_run_left_is_swept_away(project: Path):
-    write_source(project / "data/.raw.partial/staging", {"0.parquet": "half a file"})
+    write_source(project / "data/.raw.0123abcd.partial/staging", {"0.parquet": "half a file"})
     write_source(project / "data/source", GOOD)
     write_params({})
     main()

@@ -86,5 +86,6 @@ def test_test_split_whose_sets_are_all_empty_has_no_labels(download):
         "validation.csv": separated(ROWS),
         "test.csv": separated([(text, []) for text, _ in ROWS]),
     }
-    tables = download(files, data, evaluate={"split": "validation"}, train={"keep": "last"})
+    train = {"keep": "last", "thresholds": {"choose": "half"}}
+    tables = download(files, data, evaluate={"split": "validation"}, train=train)
     assert tables["test"]["labels"].to_pylist() == [[-1]] * len(ROWS)
