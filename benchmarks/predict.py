@@ -125,7 +125,8 @@ def command(model: TextClassifier, path: Path, clock: Clock) -> float:
     source = JSONL.usual(path)
     output, columns = PredictionOutput(path.with_suffix(".out"), "jsonl"), OutputColumns(model.task, ())
     with open_table(source) as table, open_writer(output, columns) as writer:
-        predict_rows(model, table, InputColumns(model.text_columns), writer, StreamOptions(BATCH, STOP))
+        options = StreamOptions(BATCH, STOP, model.rule)
+        predict_rows(model, table, InputColumns(model.text_columns), writer, options)
     return clock() - started
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tuneline.core.runtime.terminal import progress, say
-from tuneline.judge.decisions.rule import PLAIN, AnswerRule
+from tuneline.judge.decisions.rule import AnswerRule
 from tuneline.model.tokens.encoding import EncodingError
 from tuneline.onnx.exported_model import ExportedModel
 from tuneline.rows.reading.rows import (
@@ -36,7 +36,7 @@ class StreamOptions:
 
     batch_size: int
     bad_rows: BadRowPolicy
-    rule: AnswerRule = PLAIN
+    rule: AnswerRule
     why: bool = False
 
 
