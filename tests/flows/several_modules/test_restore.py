@@ -35,7 +35,7 @@ def test_lost_machine_is_restored_from_origin_and_dvc_remote(lost, tmp_path, mon
     restored = tmp_path / "restored"
 
     # what is in production, and that it is whole
-    assert sh("tuneline", "versions", cwd=restored).startswith("onnx v0.1.0 is in production")
+    assert "v0.1.0" in sh("gto", "show", "onnx#production", cwd=restored)
     monkeypatch.chdir(restored)
     results = [(result.level, result.message) for result in check_registry(restored)]
     assert ("ok", "onnx v0.1.0, which is in production, is in the DVC remote and in origin") in results
