@@ -62,7 +62,7 @@ CONTRASTIVE = 0.5
 FEW_OF_A_CLASS = 64
 """Rows per class below which pairs are learned from, too.
 
-With 4 to 20 rows of a class it won 2 to 8 points, with 50 to 100 none (docs/benchmarks.md).
+With 4 to 20 rows of a class it won 2 to 8 points, with 40 to 100 none (docs/benchmarks.md).
 """
 FEW_CUT = 0.05
 """Share of cut rows below which these are truncated."""
