@@ -69,7 +69,8 @@ def check_probes(model: ExportedModel, folder: Path) -> None:
     expected = np.array(recorded)
     difference = np.abs(np.array(probe_outputs(model, record.probes)) - expected).max()
     allowed = TOLERANCES[precision] * np.ptp(expected)
-    if not difference <= allowed:  # NaN is above no number
+    # with `>`, NaN would pass: every comparison with it is false
+    if not difference <= allowed:
         raise StageError(
             f"{folder}: the {precision} model computes other numbers here than when it was published: they"
             f" differ by up to {difference:.2g}, and {allowed:.2g} can be rounding.",

@@ -79,7 +79,8 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.evaluate.split == "validation" and (chooses := self._chooses_on_validation()):
+        chooses = self._chooses_on_validation()
+        if chooses is not None and self.evaluate.split == "validation":
             raise ValueError(
                 f"{chooses} chooses on the validation split, and evaluate.split reports on it; report on"
                 " test, and take validation from train (data.split: {validation: 0.1, test: 0})"

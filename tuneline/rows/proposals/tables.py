@@ -246,8 +246,10 @@ def has_header(records: Sequence[Sequence[str]]) -> bool | None:
             is_alike = False
     if is_row != is_header:
         return is_header
+    if is_row or is_alike:
+        return None
     are_names = len(first) > 1 and all(map(_is_short, first))
-    return True if are_names and not (is_row or is_alike) else None
+    return are_names or None
 
 
 def _plain(record: Sequence[str]) -> list[str]:

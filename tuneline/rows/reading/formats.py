@@ -234,11 +234,13 @@ class JsonTable(FileTable):
         for line, record in self._objects:
             if isinstance(record, RowProblem):
                 yield line, record
-            elif self.is_whole and (keys := record.keys() - named):
-                hint = f"Give {listed(sorted(keys))} to the first object, as null; or name what to copy."
+                continue
+            lost = record.keys() - named
+            if self.is_whole and lost:
+                hint = f"Give {listed(sorted(lost))} to the first object, as null; or name what to copy."
                 yield line, RowProblem(line, "a key that the first objects lack", hint)
-            else:
-                yield line, [record.get(name) for name in columns]
+                continue
+            yield line, [record.get(name) for name in columns]
 
 
 def _read_lines(lines: TextLines) -> Objects:
